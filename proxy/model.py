@@ -1,0 +1,150 @@
+"""The values that travel along a call's path: Call, Caller, Route, Material, SignedRequest, AuditRecord.
+
+Each stage takes the value of the one before. They are made once for each call and never changed, except AuditRecord,
+which is filled while the call runs and closed after its last byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from proxy.catalog import Operation, Provider
+    from signers.placement import Injection
+    from signers.secret import Secret
+
+DEFAULT_PORTS = {"https": 443, "http": 80}
+Headers = list[tuple[bytes, bytes]]
+ListenerKind = Literal["proxy", "base-url", "tools", "transparent"]
+
+
+class Destination(NamedTuple):
+    """Where a call goes: the one name that policy, credential, dial, SNI, certificate check and log share.
+
+    `scheme` is "https" or "http"; `host` is lower-case IDNA without trailing dot, or an IP literal in canonical
+    spelling without brackets; `port` is the effective port.
+    """
+
+    scheme: str
+    host: str
+    port: int
+
+    @property
+    def bracketed(self) -> str:
+        """The host as it stands in a URL or Host header (RFC 3986 section 3.2.2)."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def authority(self) -> str:
+        """Host header value: the port only when it is not the scheme's default (RFC 9110 section 7.2)."""
+        if self.port == DEFAULT_PORTS[self.scheme]:
+            return self.bracketed
+        return f"{self.bracketed}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        return f"{self.scheme}://{self.authority}"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is calling, from configuration or signed claims only. `expires` is epoch seconds, None for never."""
+
+    tenant: str
+    agent: str
+    actor: str = ""
+    expires: float | None = None
+    source: str = "static"
+    token_id: str = ""
+    """Digest of the token that proved it, for revocation; never the token."""
+    subject_token: Secret | None = field(default=None, compare=False)
+    """The caller's own verified token, where a later stage exchanges it (caller_jwt, RFC 8693)."""
+
+
+class Presented(NamedTuple):
+    """The places of one call in which a token may stand, as received (design section 6)."""
+
+    session: bytes | None = None
+    proxy_authorization: bytes | None = None
+    authorization: bytes | None = None
+    certificate: bytes | None = None
+    """The client's certificate, DER, where the listener asked for one."""
+
+
+class Call(msgspec.Struct, gc=False, frozen=True):
+    """One request as received, with its canonical destination."""
+
+    call_id: str
+    listener: ListenerKind
+    method: str
+    destination: Destination
+    target: bytes
+    """Origin-form request target as it will be sent, byte for byte."""
+    headers: Headers
+    """Header lines as received, in order; framing and hop-by-hop lines included."""
+    presented: Presented
+    length: int | None
+    """Content-Length; None without one."""
+    chunked: bool
+    upgrade: bool
+    """A websocket upgrade is asked for."""
+    started: float
+    """Seconds of the monotonic clock."""
+    segment: str = ""
+    """Base-URL mode: the first path segment, so that Link and Location can point back."""
+
+
+class Route(NamedTuple):
+    """What the catalogue says of a call: pure look-up."""
+
+    provider: Provider | None
+    operation: Operation | None
+    path: str | None
+    """Decoded path; None when it is ambiguous (policies.matchers.decode_path)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """A credential usable now, prepared for the wire.
+
+    `name` is "credential@version" for logs. `expires` is epoch seconds. `injection` holds the prepared header lines.
+    """
+
+    name: str
+    hosts: frozenset[str]
+    injection: Injection
+    expires: float | None = None
+
+
+class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):
+    """One line for each call (design section 10). Never a header value, query value, body or secret."""
+
+    time: str
+    call_id: str
+    listener: str
+    tenant: str = ""
+    actor: str = ""
+    agent: str = ""
+    provider: str = ""
+    operation: str = ""
+    tool: str = ""
+    method: str = ""
+    host: str = ""
+    path: str = ""
+    status: int = 0
+    outcome: str = ""
+    kind: str = ""
+    code: str = ""
+    blame: str = "none"
+    stage: str = ""
+    rule: str = ""
+    policy: str = ""
+    credential: str = ""
+    attempts: int = 0
+    duration_ms: float = 0.0
+    upstream_ms: float = 0.0
+    bytes_in: int = 0
+    bytes_out: int = 0
