@@ -69,7 +69,8 @@ def _bind(value: object) -> object:
     return Bind(host, int(match[3]))
 
 
-def _one_or_more(value: object) -> object:
+def one_or_more(value: object) -> object:
+    """Lets a list of one be written without brackets."""
     return [value] if isinstance(value, str) else value
 
 
@@ -77,4 +78,4 @@ FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 Name = Annotated[str, AfterValidator(_name)]
 NameOrStar = Annotated[str, AfterValidator(_name_or_star)]
 BindAddress = Annotated[Bind, BeforeValidator(_bind)]
-OneOrMore = Annotated[tuple[str, ...], BeforeValidator(_one_or_more)]
+OneOrMore = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from proxy.settings.base import FilePath, Name, NameOrStar, OneOrMore, Section
+from proxy.settings.base import FilePath, Name, NameOrStar, OneOrMore, Section, as_written
 
 # RFC 8725 section 3.1: the operator pins the algorithms; HMAC ones would turn a public key into a shared secret.
 Algorithm = Literal["ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"]
@@ -41,13 +41,24 @@ class KeySource(Section):
         return self
 
 
+class Claims(Section):
+    """Names of the claims that name the caller."""
+
+    tenant: str = Field("tenant", description="Claim of the tenant.", min_length=1)
+    agent: str = Field("agent", description="Claim of the agent.", min_length=1)
+    actor: str = Field("actor", description="Claim of the actor.", min_length=1)
+
+
 class Issuer(KeySource):
     """One party whose session tokens are accepted."""
 
     issuer: str = Field(description="The `iss` claim, compared exactly.", min_length=1)
     audience: OneOrMore = Field(description="Accepted `aud` values: one or a list.", min_length=1)
     algorithms: tuple[Algorithm, ...] = Field(description="Accepted signature algorithms.", min_length=1)
-    tenants: tuple[NameOrStar, ...] = Field(("*",), description="Tenants this issuer may speak for; `*` means all.")
+    tenants: tuple[NameOrStar, ...] = Field(
+        description="Tenants this issuer may speak for; `*` means all.", min_length=1
+    )
+    claims: Claims = Field(as_written({}), description="In which claims the caller is named.")
 
 
 class SessionTokenIdentity(Section):
@@ -69,7 +80,9 @@ class ServiceAccountIdentity(KeySource):
     leeway: int = Field(60, ge=0, le=300, description="Seconds of clock difference that are forgiven.")
     tenant: str = Field("{namespace}", description="Tenant: text with `{namespace}` or `{name}` of the account.")
     agent: str = Field("{name}", description="Agent: text with `{namespace}` or `{name}` of the account.")
-    tenants: tuple[NameOrStar, ...] = Field(("*",), description="Tenants the cluster may speak for; `*` means all.")
+    tenants: tuple[NameOrStar, ...] = Field(
+        description="Tenants the cluster may speak for; `*` means all.", min_length=1
+    )
 
 
 class ClientCertificateIdentity(Section):
@@ -78,7 +91,9 @@ class ClientCertificateIdentity(Section):
     kind: Literal["client_certificate"]
     spiffe: str | None = Field(None, description="Pattern of the URI name: `spiffe://td/{tenant}/{agent}`.")
     dns: str | None = Field(None, description="Pattern of the DNS name: `{agent}.{tenant}.agents.example`.")
-    tenants: tuple[NameOrStar, ...] = Field(("*",), description="Tenants the bundle may speak for; `*` means all.")
+    tenants: tuple[NameOrStar, ...] = Field(
+        description="Tenants the bundle may speak for; `*` means all.", min_length=1
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> ClientCertificateIdentity:

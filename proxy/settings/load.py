@@ -35,7 +35,7 @@ def settings_from(text: str, file: Path) -> Settings:
         settings = Settings.model_validate(document.value, context={"folder": file.parent})
     except ValidationError as error:
         raise ConfigurationError(faults(error, document)) from None
-    settings._file = file
+    settings._document = document
     return settings
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
+from proxy.errors import Fault
 from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section, as_written
 from proxy.settings.identity import IdentityChain
 from proxy.settings.store import Store
 from proxy.settings.traffic import Limits, Listener, RouteSettings, Upstream
+from proxy.settings.yaml_document import YamlDocument
 
 
 class Policies(Section):
@@ -70,6 +73,7 @@ _DEFAULT_LISTENERS = (
 class Settings(Section):
     """sluicegate.yaml, checked, with every path made absolute-or-relative to the file's folder."""
 
+    identity: IdentityChain = Field(description="Who is calling.")
     listeners: tuple[Listener, ...] = Field(
         as_written(_DEFAULT_LISTENERS), description="Where agents connect.", min_length=1
     )
@@ -79,7 +83,6 @@ class Settings(Section):
     control: ControlSocket | None = Field(
         as_written("unix:./run/control.sock"), description="The operator's socket, unix:PATH; null for none."
     )
-    identity: IdentityChain = Field(description="Who is calling.")
     tenants: tuple[NameOrStar, ...] = Field(("*",), description="Tenants this instance serves; `*` means all.")
     store: Store = Field(as_written({"kind": "file"}), description="Where credentials are kept.")
     policies: Policies = Field(as_written({}), description="What may leave.")
@@ -91,12 +94,16 @@ class Settings(Section):
     audit: Audit = Field(as_written({"sink": "stdout"}), description="One line for each call.")
     log: Log = Field(as_written({}), description="Diagnostics.")
 
-    _file: Path = PrivateAttr(default=Path("sluicegate.yaml"))
+    _document: YamlDocument = PrivateAttr(default=YamlDocument("sluicegate.yaml", {}, None))
 
     @property
     def file(self) -> Path:
         """The file these settings were read from."""
-        return self._file
+        return Path(self._document.file)
+
+    def fault(self, place: Sequence[str | int], message: str) -> Fault:
+        """A fault at the line of the setting at `place`, such as ("listeners", 0, "bind")."""
+        return Fault(self._document.file, self._document.line(place), message)
 
     def identity_of(self, listener: Listener) -> IdentityChain:
         """The chain that holds on a listener."""
