@@ -60,6 +60,8 @@ class Caller:
     source: str = "static"
     token_id: str = ""
     """Digest of the token that proved it, for revocation; never the token."""
+    jti: str = ""
+    """The token's own id (RFC 7519 section 4.1.7), for revocation; empty without one."""
     subject_token: Secret | None = field(default=None, compare=False)
     """The caller's own verified token, where a later stage exchanges it (caller_jwt, RFC 8693)."""
 
