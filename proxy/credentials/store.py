@@ -63,7 +63,10 @@ class Store(Protocol):
         """Make `path` read as NotFound. Raises NotFound when it already does."""
 
     async def list(self, prefix: str) -> list[str]:
-        """Paths of all live records at or below `prefix` ("" for all), sorted."""
+        """Paths of records at or below `prefix` ("" for all), sorted.
+
+        A deleted one may still be among them where only a read can tell.
+        """
 
     async def close(self) -> None:
-        """Give up sockets, threads and tokens. The store is of no use afterwards."""
+        """Give up sockets, threads and background work. The store is of no use afterwards."""
