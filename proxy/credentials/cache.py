@@ -237,8 +237,7 @@ class RecordCache:
             return "missing"
         except RecordError as error:
             log.warning("unusable %s", error)
-            field = f"field {error.field!r} " if error.field else "it "
-            entry.unusable("invalid", field + error.fault, began, self.limits)
+            entry.unusable("invalid", error.reason, began, self.limits)
             return "invalid"
         except StoreError as error:
             log.warning("cannot read %s: %s", entry.path, error)

@@ -51,6 +51,11 @@ class PathTemplates:
         if _can_meet(self.tenant.split("/"), self.actor.split("/")):
             raise ValueError(f"templates {self.tenant!r} and {self.actor!r} can give the same path")
 
+    @classmethod
+    def derived(cls, tenant: str) -> PathTemplates:
+        """Templates from the tenant's alone: an actor's records stand below `actors/{actor}` of the tenant's segment."""
+        return cls(tenant, tenant.replace("{tenant}", "{tenant}/actors/{actor}", 1))
+
     def path(self, tenant: str, actor: str, credential: str, per: str) -> str:
         """Path of one credential; `per` is "tenant" or "actor".
 

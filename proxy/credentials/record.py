@@ -60,7 +60,9 @@ class RecordError(SluicegateError):
         self.name = name
         self.field = field
         self.fault = fault
-        super().__init__(f"record {name}: field {field!r} {fault}" if field else f"record {name}: {fault}")
+        self.reason = f"field {field!r} {fault}" if field else fault
+        """What is wrong, without the record's name."""
+        super().__init__(f"record {name}: {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol
+from typing import Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, Loaded, OnRead, RecordCache
 from proxy.credentials.paths import PathTemplates
@@ -35,7 +35,7 @@ class CredentialUse(Protocol):
     @property
     def per(self) -> Literal["tenant", "actor"]: ...
     @property
-    def placement(self) -> tuple[Literal["header", "query", "cookie"], str, str] | None: ...
+    def placement(self) -> tuple[str, str, str] | None: ...
 
 
 class Provider(Protocol):
@@ -219,7 +219,8 @@ class Resolver:
 
 def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:
     if use.placement is not None:
-        return Placement(*use.placement)
+        where, name, shape = use.placement
+        return Placement(cast('Literal["header", "query", "cookie"]', where), name, shape)
     return provider.placement_for(kind) if provider is not None else None
 
 

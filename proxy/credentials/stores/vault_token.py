@@ -46,7 +46,7 @@ class LoginStatus:
 
 
 def backoff(failures: int, most: float, random: float) -> float:
-    """Seconds to wait after that many failures in a row: 1, 2, 4 … `most`; of that `random` (0 to 1) leaves half to all."""
+    """Seconds to wait after that many failures: 1, 2, 4 … `most`, of which `random` (0 to 1) leaves half to all."""
     return min(most, 2.0 ** min(failures - 1, 30)) * (0.5 + random / 2)
 
 
