@@ -60,6 +60,7 @@ class Injection:
 
 BEARER: Final = Placement("header", "Authorization", "Bearer {value}")
 BASIC: Final = Placement("header", "Authorization", "Basic {value}")
+_BARE_AUTHORIZATION: Final = ("header", "authorization", "{value}")
 
 # RFC 9110 section 5.6.2. A cookie's name is a token too (RFC 6265 section 4.1.1).
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -68,7 +69,8 @@ _FIELD_VALUE: Final = re.compile(r"[!-~\xa1-\xff](?:[\t -~\xa0-\xff]*[!-~\xa1-\x
 _QUERY_NAME: Final = re.compile(r"[!-~]+")
 # RFC 6265 section 4.1.1: no controls, whitespace, quotes, comma, semicolon, backslash.
 _COOKIE_OCTETS: Final = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]+")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+# Controls, and the lone surrogates that stand for bytes which were not UTF-8.
+_UNSENDABLE: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]*[ =](\S.*)")
 # A credential written over one of these would change where the message ends or whom it is for.
 _NOT_CREDENTIALS: Final = frozenset(
@@ -186,7 +188,7 @@ def _text(value: Field | None, field: str, *, empty: bool = False) -> str:
     text = value.reveal() if isinstance(value, Secret) else value
     if not text and not empty:
         raise ValueError(f"field {field!r} is empty")
-    if _CONTROL.search(text):
+    if _UNSENDABLE.search(text):
         raise ValueError(f"field {field!r} holds a control character")
     return text
 
@@ -205,8 +207,10 @@ def _single(placement: Placement, value: str, field: str) -> _Prepared:
 
 
 def _bearer(fields: Mapping[str, Field], placement: Placement | None) -> _Prepared:
-    """RFC 6750 section 2.1 unless placed elsewhere."""
-    return _single(placement or BEARER, _token(fields.get("token"), "token"), "token")
+    """RFC 6750 section 2.1 unless placed elsewhere; a value that stands bare in Authorization is an api_key."""
+    if placement is None or (placement.kind, placement.name.lower(), placement.format) == _BARE_AUTHORIZATION:
+        placement = BEARER
+    return _single(placement, _token(fields.get("token"), "token"), "token")
 
 
 def _api_key(fields: Mapping[str, Field], placement: Placement | None) -> _Prepared:
