@@ -144,8 +144,8 @@ class Call(msgspec.Struct, gc=False):
     """Seconds of the monotonic clock."""
     minor: int = 1
     """The client's HTTP/1.x."""
-    inherited: Caller | None = None
-    """The caller that a tunnel's CONNECT proved; a `Sluicegate-Session` of this call wins over it."""
+    presented: Presented = Presented()
+    """Tokens of this call; inside a tunnel those of its CONNECT, unless the call has its own."""
     segment: str = ""
     """Base-URL mode: the first path segment, so that Link and Location can point back."""
     front: bytes = b""
@@ -172,6 +172,8 @@ class Material:
     hosts: frozenset[str]
     injection: Injection
     expires: float | None = None
+    masks: object = None
+    """What the reply is searched for, prepared by proxy/responses/masking.py."""
 
 
 class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):
