@@ -26,10 +26,6 @@ def masked(reply: bytes, masks: tuple[bytes, ...]) -> bool:
         base64.urlsafe_b64encode(SECRET.encode()),
         base64.b64encode(SECRET.encode()).rstrip(b"="),
         quote(SECRET, safe="").encode(),
-<<<<<<< .merge_file_eVGQbm
-        quote(SECRET, safe="").replace("%2F", "%2f").replace("%C3%BC", "%c3%bc").encode(),
-=======
->>>>>>> .merge_file_z0Z0HQ
         quote(SECRET).encode(),
         quote_plus(SECRET).encode(),
         json.dumps(SECRET)[1:-1].encode(),
