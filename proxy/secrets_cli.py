@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,14 +129,15 @@ def _run(open_store: OpenStore, config: Path | None, work: Callable[[Store], Awa
 
 
 def _bare_value() -> str:
-    return _input("Value")
+    """One value; the line ending that `echo` or an editor added is not part of it."""
+    value = _input("Value")
+    return value.removesuffix("\n").removesuffix("\r") if value.endswith("\n") else value
 
 
 def _input(prompt: str) -> str:
-    stream = click.get_text_stream("stdin")
-    if stream.isatty():
+    if sys.stdin.isatty():
         return str(click.prompt(prompt, hide_input=True))
-    return stream.read()
+    return sys.stdin.read()
 
 
 def _json_object(text: str) -> dict[str, Any]:

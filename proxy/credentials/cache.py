@@ -35,7 +35,9 @@ OnRead = Callable[[str, ReadResult, Caller], None]
 NEVER: Final = float("-inf")
 REFRESH_AHEAD: Final = 0.8
 MAX_RETRY: Final = 30.0
-"""Seconds between two tries to read a record while the store fails, at most."""
+"""Seconds between two tries to read a record while the store fails and an older reading of it is used, at most."""
+MAX_EMPTY_RETRY: Final = 5.0
+"""The same while there is none to use: calls are refused meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +133,16 @@ class Entry:
     def failed(self, now: float, limits: CacheLimits) -> None:
         """The store did not answer: a record within its bound is kept, and the next read is put off."""
         self.failures += 1
-        self.refresh_at = now + min(limits.retry * 2.0 ** min(self.failures - 1, 10), MAX_RETRY)
+        pause = limits.retry * 2.0 ** min(self.failures - 1, 10)
         bound = self.read_at + limits.ttl + limits.stale
         if self.loaded is not None and now < bound:
-            self.refresh_at = min(self.refresh_at, bound)
+            self.refresh_at = min(now + min(pause, MAX_RETRY), bound)
             self.usable_until = bound
             return
         self.loaded = None
         self.prepared.clear()
         self.problem, self.fault = "error", ""
-        self.usable_until = self.refresh_at
+        self.refresh_at = self.usable_until = now + min(pause, MAX_EMPTY_RETRY)
 
 
 class TenantSlots:

@@ -53,7 +53,7 @@ class PathTemplates:
 
     @classmethod
     def derived(cls, tenant: str) -> PathTemplates:
-        """Templates from the tenant's alone: an actor's records stand below `actors/{actor}` of the tenant's segment."""
+        """Templates from the tenant's alone: an actor's records stand in `actors/{actor}` below it."""
         return cls(tenant, tenant.replace("{tenant}", "{tenant}/actors/{actor}", 1))
 
     def path(self, tenant: str, actor: str, credential: str, per: str) -> str:
