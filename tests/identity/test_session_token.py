@@ -594,6 +594,6 @@ def test_no_change_of_a_byte_leaves_a_token_accepted(data: st.DataObject) -> Non
         answer = ask(member(), bytes(token))
     except GatewayError:
         return
-    assert not isinstance(answer, Caller) or bytes(token).strip(b" \t") == signed()
+    assert not isinstance(answer, Caller)
     if isinstance(answer, Coroutine):
         answer.close()  # it would wait for keys
