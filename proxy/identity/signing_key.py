@@ -34,7 +34,11 @@ from proxy.errors import ConfigurationError, Fault
 
 PrivateKey = EllipticCurvePrivateKey | RSAPrivateKey | Ed25519PrivateKey
 Algorithm = Literal["ES256", "ES384", "ES512", "RS256", "EdDSA"]
-_CURVES: Final = {"ES256": SECP256R1, "ES384": SECP384R1, "ES512": SECP521R1}
+_CURVES: Final[dict[str, type[SECP256R1 | SECP384R1 | SECP521R1]]] = {
+    "ES256": SECP256R1,
+    "ES384": SECP384R1,
+    "ES512": SECP521R1,
+}
 _BY_CURVE: Final[dict[str, Algorithm]] = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _THUMBPRINT_MEMBERS: Final = ("crv", "e", "kty", "n", "x", "y")
 

@@ -12,7 +12,7 @@ from jwt.api_jws import PyJWS
 from proxy.identity.claims import audience_matches, deadline
 from proxy.identity.compact import TokenFault, parse
 from proxy.identity.identifier import misconfigured
-from proxy.identity.jwk import ASYMMETRIC, SYMMETRIC, select
+from proxy.identity.jwk import ASYMMETRIC, SYMMETRIC, Key, select
 from proxy.identity.keys import Keys, SharedSecret
 
 _SIGNATURES = PyJWS(options={"enforce_minimum_key_length": True})
@@ -80,12 +80,16 @@ class Verifier:
         if not audience_matches(parsed.claims, self._audience):
             raise TokenFault("The session token is not meant for this proxy (aud).")
         expires = deadline(parsed.claims, self._leeway, now)
-        key = select(self.keys.current, parsed)
-        try:
-            _SIGNATURES.decode(token, key.verifying, algorithms=[parsed.algorithm])
-        except (jwt.PyJWTError, ValueError):
-            raise TokenFault("The session token's signature does not match.") from None
+        check_signature(token, select(self.keys.current, parsed), parsed.algorithm)
         return Verified(parsed.claims, expires, hashlib.sha256(token).hexdigest(), _token_id(parsed.claims))
+
+
+def check_signature(token: bytes, key: Key, algorithm: str) -> None:
+    """Raises TokenFault when `key` did not sign `token` with `algorithm`, which the key has to allow."""
+    try:
+        _SIGNATURES.decode(token, key.verifying, algorithms=[algorithm])
+    except (jwt.PyJWTError, ValueError):
+        raise TokenFault("The session token's signature does not match.") from None
 
 
 def _token_id(claims: Mapping[str, Any]) -> str:
