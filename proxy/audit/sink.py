@@ -71,6 +71,11 @@ class Output:
         """Bytes handed over and not yet written."""
         return sum(map(len, tuple(self._outbox)))
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits."""
+        return not self._outbox
+
     def hand_over(self, lines: bytes) -> None:
         """Queue whole lines, in order, for the next `drain`; drops the lines when too much waits already."""
         if self.waiting + len(lines) > HELD_BYTES:
@@ -228,7 +233,7 @@ class AuditSink:
             self._timer.cancel()
             self._timer = None
         self._hand_over()
-        if self._closed:
+        if self._closed or self.output.idle:
             return
         loop = asyncio.get_running_loop()
         self._writer.submit(self.output.drain).add_done_callback(lambda done: self._after(loop, done.result()))
