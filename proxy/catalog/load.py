@@ -82,7 +82,7 @@ def _sentence(kind: str, location: Location, problem: Any) -> str:
     key = str(location[-1]) if location else ""
     where = ".".join(str(part) for part in location if part != "[key]")
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(key, _KEYS, 1)
+        near = difflib.get_close_matches(key, [known for known in _KEYS if known != key], 1)
         return f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
     if kind == "missing":
         return f"{where} is missing"

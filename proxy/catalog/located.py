@@ -58,14 +58,14 @@ class _Composer:
         self._seen: set[int] = set()
 
     def value(self, node: yaml.Node, location: Location) -> Any:
-        self._document.lines.setdefault(location, node.start_mark.line + 1)
-        if isinstance(node, yaml.ScalarNode):
-            return self._loader.construct_object(node)
         # An alias is the anchored node once more: a document could be made to unfold without end.
         if id(node) in self._seen:
             self._document.faults.append(self._document.fault(location, "aliases are not supported: write it out"))
             return None
         self._seen.add(id(node))
+        self._document.lines.setdefault(location, node.start_mark.line + 1)
+        if isinstance(node, yaml.ScalarNode):
+            return self._loader.construct_object(node)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*location, index)) for index, item in enumerate(node.value)]
         assert isinstance(node, yaml.MappingNode)
