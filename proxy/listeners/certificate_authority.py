@@ -64,8 +64,9 @@ class CertificateAuthority:
         self._leaves: OrderedDict[str, _Leaf] = OrderedDict()
         self._pending: dict[str, asyncio.Task[ssl.SSLContext]] = {}
         self.minted = 0
-        self._authority: Authority = open_authority(directory, required=required, now=now)
+        # Taken before the files are read: what is replaced meanwhile is found by the next reload.
         self._identity: Identity | None = identity(directory)
+        self._authority: Authority = open_authority(directory, required=required, now=now)
 
     @property
     def certificate_pem(self) -> str:
@@ -93,15 +94,17 @@ class CertificateAuthority:
     def reload(self, now: float) -> bool:
         """Takes up files replaced on disk and renews a certificate of ours near its end; True when it changed.
 
-        Call it every few seconds. On ConfigurationError the authority in use stays; half a replacement, seen between
-        two writes, is read again at the next call.
+        Call it every few seconds. Where files are missing, or on ConfigurationError, the authority in use stays; half
+        a replacement, seen between two writes, is read again at the next call.
         """
         current = identity(self._directory)
+        if current is None:
+            return False
         if current == self._identity and (self._required or not is_due(self._authority, now)):
             return False
         authority = open_authority(self._directory, required=self._required, now=now)
         changed = authority.certificate != self._authority.certificate
-        self._authority, self._identity = authority, identity(self._directory)
+        self._authority, self._identity = authority, current
         if changed:
             self._leaves.clear()
             self._pending.clear()

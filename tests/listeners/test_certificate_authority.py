@@ -204,6 +204,17 @@ def test_a_key_that_others_can_read_is_refused(tmp_path, authorities, mode):
     assert "0600" in only_fault(caught)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of root's")
+def test_a_mounted_secret_of_roots_may_be_read_through_our_group(tmp_path, authorities, monkeypatch):
+    authorities(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    (tmp_path / "ca.key").chmod(0o440)
+    authorities(tmp_path, required=True)
+    (tmp_path / "ca.key").chmod(0o444)
+    with pytest.raises(ConfigurationError, match="read by others"):
+        authorities(tmp_path, required=True)
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
@@ -381,6 +392,15 @@ async def test_a_replacement_that_cannot_be_used_leaves_the_authority_in_use(tmp
     handshake(await context(authority, "api.test"), "api.test", pem)
     write_authority(tmp_path, key, operators_authority(key))
     assert authority.reload(NOW) is True
+
+
+def test_files_that_vanish_while_they_are_replaced_are_not_made_anew(tmp_path, authorities):
+    authority = authorities(tmp_path)
+    (tmp_path / "ca.pem").unlink()
+    assert authority.reload(NOW) is False
+    (tmp_path / "ca.key").unlink()
+    assert authority.reload(NOW + 40 * DAY) is False
+    assert not (tmp_path / "ca.pem").exists()
 
 
 async def test_a_leaf_being_minted_during_a_replacement_is_not_kept(tmp_path, authorities):

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
+import os
+import re
 import socket
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy.errors import GatewayError
+from proxy.listeners.target import canonical_host, parse_absolute
 from proxy.upstream.resolver import Resolver, is_own_address
+
+VECTORS = Path(os.environ.get("SLUICEGATE_VECTORS", Path(__file__).resolve().parents[3] / "shared" / "vectors"))
+SSRF = VECTORS / "ssrf-payloads"
+needs_vectors = pytest.mark.skipif(not SSRF.is_dir(), reason="ssrf-payloads vectors are not here")
 
 PUBLIC = "144.1.1.1"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -172,3 +184,44 @@ def test_only_this_machines_addresses_are_its_own():
     assert is_own_address(ip_address("127.0.0.1"))
     assert not is_own_address(ip_address("192.0.2.55"))
     assert not is_own_address(ip_address("2001:db8::55"))
+
+
+HOSTS = st.text(st.sampled_from("0123456789xabf.:[]-_AZ\u3002\uff11\u00fc"), max_size=20)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(HOSTS, st.ip_addresses().map(str)))
+def test_what_is_looked_up_or_dialled_is_the_name_that_policy_judged(raw):
+    try:
+        host = canonical_host(raw)
+    except GatewayError:
+        return
+    names = Names(**{host.partition(".")[0]: [[PUBLIC]]})
+
+    async def resolve():
+        try:
+            found = Resolver(names).resolve(host, 443)
+            return await found if inspect.isawaitable(found) else found
+        except GatewayError:
+            return ()
+
+    dialled = asyncio.run(resolve())
+    assert names.asked == [host] or (names.asked == [] and dialled in ((), (host,)))
+
+
+@needs_vectors
+async def test_published_spellings_never_lead_to_an_address_inside():
+    urls = re.findall(r"https?://[^\s`'\"<>]+", (SSRF / "ssrf_cloud_instances.md").read_text())
+    urls += [f"http://{host}" for host in json.loads((SSRF / "safeurl_hosts.json").read_text())["deny_hosts"]]
+
+    async def names(host: str):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
+
+    resolver = Resolver(names)
+    for url in urls:
+        try:
+            destination, _ = parse_absolute(url.encode())
+            await resolver.resolve(destination.host, destination.port)
+        except GatewayError:
+            continue
+        pytest.fail(f"{url} would be dialled")
