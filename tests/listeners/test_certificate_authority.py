@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
@@ -425,12 +426,16 @@ def test_a_running_authority_is_renewed_by_reload_unless_required(tmp_path, auth
     assert other.reload(NOW + 26 * DAY) is False
 
 
-def test_a_chain_file_presents_the_certificates_between_leaf_and_root(tmp_path, authorities):
-    key = generate_key()
-    write_authority(tmp_path, key, operators_authority(key))
-    with (tmp_path / "ca.pem").open("ab") as file:
-        file.write(authority_certificate(generate_key(), NOW).public_bytes(serialization.Encoding.PEM))
-    assert authorities(tmp_path, required=True).certificate_pem.count("BEGIN CERTIFICATE") == 2
+async def test_an_intermediate_authority_is_presented_to_clients_that_trust_its_root(tmp_path, authorities):
+    root = trustme.CA()
+    intermediate = root.create_child_ca()
+    pem = intermediate.cert_pem.bytes() + root.cert_pem.bytes()
+    (tmp_path / "ca.pem").write_bytes(pem)
+    (tmp_path / "ca.key").touch(0o600)
+    (tmp_path / "ca.key").write_bytes(intermediate.private_key_pem.bytes())
+    authority = authorities(tmp_path, required=True)
+    assert authority.certificate_pem.encode() == pem
+    handshake(await context(authority, "api.test"), "api.test", root.cert_pem.bytes().decode())
 
 
 def test_the_key_shows_in_no_representation(tmp_path, authorities):

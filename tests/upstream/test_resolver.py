@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import GatewayError
 from proxy.listeners.target import canonical_host, parse_absolute
+from proxy.upstream import resolver as resolver_module
 from proxy.upstream.resolver import Resolver, is_own_address
 
 VECTORS = Path(os.environ.get("SLUICEGATE_VECTORS", Path(__file__).resolve().parents[3] / "shared" / "vectors"))
@@ -129,6 +130,18 @@ async def test_a_name_without_address_is_unreachable_and_not_asked_for_again_at_
     clock.now = 1.5
     assert await code(resolver.resolve("gone.test", 443)) == "upstream_unreachable"
     assert len(names.asked) == 2
+
+
+async def test_a_look_up_that_does_not_end_counts_as_failed(monkeypatch):
+    monkeypatch.setattr(resolver_module, "LONGEST_LOOKUP", 0.01)
+    names = Names(api=[[PUBLIC]])
+    names.gate.clear()
+    assert await code(Resolver(names).resolve("api.test", 443)) == "upstream_unreachable"
+
+
+async def test_the_systems_resolver_is_asked_by_default():
+    found = await Resolver().resolve("localhost", 443, (*LOOPBACK, ip_network("::1/128")))
+    assert set(found) <= {"127.0.0.1", "::1"}
 
 
 async def test_metadata_names_are_not_looked_up():
