@@ -17,7 +17,9 @@ from proxy.listeners.trust import pkcs12_truststore
 
 LONG = "x" * 60 + ".long.test"  # too long for a common name
 HOSTS = ["api.test", "127.0.0.1", LONG]
-REPLY = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+REFS = b"0123456789abcdef0123456789abcdef01234567\trefs/heads/main\n"  # a repository served as plain files
+BODIES = {b"/": b"ok", b"/info/refs": REFS, b"/HEAD": b"ref: refs/heads/main\n"}
+HEAD = "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
 
 
 class Site:
@@ -44,8 +46,9 @@ class Site:
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(REPLY)
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = BODIES[head.split()[1].partition(b"?")[0]]
+        writer.write(HEAD.format(len(body)).encode() + body)
         await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         pass  # clients that only shake hands
@@ -72,6 +75,13 @@ async def test_curl(site):
     url = f"https://{site.host}:{site.port}/"
     command = ("curl", "-sS", "--noproxy", "*", "--resolve", resolve, "--cacert", site.ca, url)
     assert await site.reached_by(*command) == "ok"
+
+
+@needs("git")
+async def test_git(site):
+    resolve = f"http.curloptResolve={site.host}:{site.port}:127.0.0.1"
+    command = ("git", "-c", resolve, "ls-remote", f"https://{site.host}:{site.port}/")
+    assert "refs/heads/main" in await site.reached_by(*command, GIT_SSL_CAINFO=str(site.ca), NO_PROXY="*")
 
 
 @needs("openssl")
