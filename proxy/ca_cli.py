@@ -10,15 +10,17 @@ from typing import NamedTuple, cast
 
 import click
 
+from proxy.errors import ConfigurationError, Fault
 from proxy.listeners.authority_files import certificate_pem, open_authority, read_certificate_pem
 from proxy.listeners.trust import Format, export, system_roots
 
 
 class AuthoritySettings(NamedTuple):
-    """The `ca:` section of the configuration."""
+    """The `ca:` section of the configuration, and the roots that `upstream.extra_ca_file` adds to the system's."""
 
     directory: Path
     required: bool
+    extra_ca_file: Path | None = None
 
 
 def ca_group(settings_of: Callable[[click.Context], AuthoritySettings]) -> click.Group:
@@ -60,4 +62,13 @@ def exported(kind: Format, settings: AuthoritySettings) -> bytes:
     pem = read_certificate_pem(settings.directory)
     if pem is None:
         pem = certificate_pem(open_authority(settings.directory, required=settings.required, now=time.time()))
-    return export(kind, pem, "" if kind == "pem" else system_roots())
+    return export(kind, pem, "" if kind == "pem" else _roots(settings.extra_ca_file))
+
+
+def _roots(extra: Path | None) -> str:
+    if extra is None:
+        return system_roots()
+    try:
+        return system_roots() + "\n" + extra.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigurationError([Fault(str(extra), 0, "cannot be read as PEM certificates")]) from None
