@@ -19,7 +19,7 @@ from proxy.app_store import open_store, paths_and_limits
 from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
-from proxy.control import ControlServer, Controls, serve_control
+from proxy.control import Controls, ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
 from proxy.errors import ConfigurationError, StoreError
 from proxy.explanation import explain, question

@@ -72,8 +72,7 @@ class Resolver:
     clock    seconds, the same clock as every `now` passed in
     paths    where records stand
     limits   of the cache
-    masks_of prepares the secret's renderings for the search through replies
-    on_read  told of every store read, for the audit's `credential_read` line
+    masks_of    prepares the secret's renderings for the search through replies
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
     """
