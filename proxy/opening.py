@@ -1,0 +1,46 @@
+"""Makes the configured store, for `serve` and for the commands that keep records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.settings.store import AppRoleAuth, FileStore, Store, TokenAuth, VaultAuth, VaultStore
+
+if TYPE_CHECKING:
+    from proxy.credentials import store as credentials
+    from proxy.credentials.stores.vault_login import Login
+
+
+def open_store(settings: Store) -> credentials.Store:
+    """The store that the settings describe, not yet asked for anything."""
+    return _vault(settings) if isinstance(settings, VaultStore) else _file(settings)
+
+
+def _file(settings: FileStore) -> credentials.Store:
+    from proxy.credentials.stores import file
+
+    return file.FileStore(settings.path, settings.key_file)
+
+
+def _vault(settings: VaultStore) -> credentials.Store:
+    from proxy.credentials.stores import vault
+
+    return vault.VaultStore(
+        settings.address,
+        _login(settings.auth),
+        mount=settings.mount,
+        namespace=settings.namespace,
+        ca_file=settings.ca_file,
+        connect_timeout=settings.timeouts.connect,
+        read_timeout=settings.timeouts.read,
+    )
+
+
+def _login(auth: VaultAuth) -> Login:
+    from proxy.credentials.stores import vault_login
+
+    if isinstance(auth, TokenAuth):
+        return vault_login.TokenLogin(auth.token_file)
+    if isinstance(auth, AppRoleAuth):
+        return vault_login.AppRoleLogin(auth.role_id, auth.secret_id_file, auth.mount)
+    return vault_login.JwtLogin(auth.role, auth.token_file, auth.mount)
