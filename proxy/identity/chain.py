@@ -41,7 +41,7 @@ class Chain:
         self._revoked = revoked
         self._unrestricted = self._tenants.every and revoked is None
         self.issuers = frozenset[str]().union(*(member.issuers for member in members))
-        faults = [*self._faults(), *(f"tenants: {name!r} is not a tenant's name" for name in self._tenants.invalid())]
+        faults = [*self._faults(), *self._tenants.faults("tenants")]
         if faults:
             raise misconfigured(*faults)
 
@@ -52,6 +52,8 @@ class Chain:
             faults.append("static has to be the only identifier of its listener: the others would never be asked")
         if self._per_call and not self.issuers:
             faults.append("per_call: required needs an identifier that reads tokens (session_token, service_account)")
+        if sum(len(member.issuers) for member in self._members) > len(self.issuers):
+            faults.append("an issuer is listed by two identifiers: the second would never be asked")
         return faults
 
     def identify(self, presented: Presented, now: float) -> Caller | Awaitable[Caller]:
