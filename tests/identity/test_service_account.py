@@ -110,5 +110,8 @@ def test_both_kinds_of_token_pass_one_chain() -> None:
 def test_a_mapping_is_required_and_fills_in_what_there_is() -> None:
     with pytest.raises(ConfigurationError):
         accounts([])
+    for tenant, agent in (("a b", "x"), ("{namespace}/x", "x"), ("", "x"), ("x", "")):
+        with pytest.raises(ConfigurationError):
+            CallerTemplate(tenant, agent)
     with pytest.raises(ConfigurationError, match="pods"):
         ServiceAccountRule("a", "b", CallerTemplate("{pods}", "x"))
