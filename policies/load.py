@@ -119,7 +119,7 @@ def _document(source: Source, floor: bool, providers: Mapping[str, ProviderFacts
     try:
         policy = EgressPolicy.model_validate(source.value)
     except ValidationError as error:
-        faults.extend(_type_fault(source, detail) for detail in error.errors(include_input=False, include_url=False))
+        faults.extend(_type_fault(source, detail) for detail in _own_errors(error))
         findings = rules_findings(_valid(source, "allow", AllowRule), _valid(source, "deny", DenyRule), providers)
         faults.extend(Fault(source.file, source.line(place), message) for place, message in findings)
         return None
@@ -141,6 +141,13 @@ def _valid(source: Source, key: str, model: type[R]) -> dict[int, R]:
         except ValidationError:
             continue
     return found
+
+
+def _own_errors(error: ValidationError) -> list[ErrorDetails]:
+    """Without "too short" for a list that only seems empty because its items are wrong."""
+    details = error.errors(include_input=False, include_url=False)
+    inside = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in inside]
 
 
 _TYPE_MESSAGES: Final = {
