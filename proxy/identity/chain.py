@@ -42,7 +42,8 @@ class Chain:
         self._unrestricted = self._tenants.every and revoked is None
         self.issuers = frozenset[str]().union(*(member.issuers for member in members))
         self.is_session: Callable[[bytes], bool] = lambda value: looks_like_session_token(value, self.issuers)
-        """The same object every time, so that a rendering that depends on it can be remembered."""
+        """Whether a header's value holds a token of one of this chain's issuers, which must not leave. The same object
+        every time, so that a rendering that depends on it can be remembered."""
         faults = [*self._faults(), *self._tenants.faults("tenants")]
         if faults:
             raise misconfigured(*faults)
@@ -73,10 +74,6 @@ class Chain:
         """As `identify`, for a CONNECT: the calls inside carry their own token where `per_call` asks for one."""
         refusal = self._refusal if presented.session is None else PER_CALL
         return self._ask(0, self._judged(presented), now, refusal)
-
-    def looks_like_session_token(self, value: bytes) -> bool:
-        """True when a header's value holds a token of one of this chain's issuers, which must not leave."""
-        return looks_like_session_token(value, self.issuers)
 
     def _judged(self, presented: Presented) -> Presented:
         """Only what counts on this listener, a token presented for the call or the proxy alone."""
