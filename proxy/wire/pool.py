@@ -54,6 +54,14 @@ class _Group:
     def full(self) -> bool:
         return len(self.open) + self.dialling >= self.sizes.connections
 
+    def make_room(self) -> None:
+        """Closes the connection that was idle longest, if all of them are there already."""
+        if self.full and self.idle:
+            connection = self.idle.pop(0)
+            self.open.discard(connection)
+            if connection.transport is not None:
+                connection.transport.close()
+
     def wake(self) -> None:
         while self.waiters:
             waiter = self.waiters.popleft()
@@ -91,6 +99,7 @@ class Pool:
             found = self._idle(group, addresses, once)
             if found is not None:
                 return found
+        group.make_room()
         if not group.full:
             return self._open(key, group, addresses)
         if len(group.waiters) >= group.sizes.waiting:
@@ -137,12 +146,15 @@ class Pool:
                     try:
                         await waiter
                     except asyncio.CancelledError:
-                        if waiter.done() and not waiter.cancelled():
+                        if waiter in group.waiters:
+                            group.waiters.remove(waiter)
+                        else:
                             group.wake()  # the turn that was given to us goes to the next
                         raise
                     found = None if fresh else self._idle(group, addresses, once)
                     if found is not None:
                         return found
+                    group.make_room()
                     if not group.full:
                         break
         except TimeoutError:
