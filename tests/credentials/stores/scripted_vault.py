@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,7 +58,9 @@ def login(token: str, ttl: int = 3600, renewable: bool = True) -> bytes:
 
 
 @contextmanager
-def scripted_vault(answer: Callable[[Request], bytes | None]) -> Iterator[ScriptedVault]:
+def scripted_vault(
+    answer: Callable[[Request], bytes | None], tls: ssl.SSLContext | None = None
+) -> Iterator[ScriptedVault]:
     class Connection(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             while (request := self._request()) is not None:
@@ -84,11 +88,16 @@ def scripted_vault(answer: Callable[[Request], bytes | None]) -> Iterator[Script
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True
 
+        def get_request(self) -> tuple[socket.socket, Any]:
+            connection, peer = super().get_request()
+            return (tls.wrap_socket(connection, server_side=True) if tls else connection), peer
+
         def handle_error(self, request: Any, client_address: Any) -> None:
             """A client that left is part of the script."""
 
+    scheme = "https" if tls else "http"
     with Server(("127.0.0.1", 0), Connection) as server:
-        vault = ScriptedVault(f"http://127.0.0.1:{server.server_address[1]}", answer)
+        vault = ScriptedVault(f"{scheme}://127.0.0.1:{server.server_address[1]}", answer)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         yield vault
         vault.released.set()

@@ -137,6 +137,17 @@ async def test_an_address_nobody_listens_at_is_passed_over(servers: Servers, sec
                 pass
 
 
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nConnection: close\r\n\r\n{"])
+async def test_a_read_cut_short_by_one_node_is_asked_of_the_next(
+    servers: Servers, secret_id: Path, answer: bytes
+) -> None:
+    first = servers(lambda request: answer)
+    second = servers(lambda request: secret({"token": "t"}))
+    async with opened(secret_id, first, second) as store:
+        assert (await store.read(PATH)).fields == {"token": "t"}
+    assert (first.count(READ), second.count(READ)) == (1, 1)
+
+
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 async def test_a_redirect_is_never_followed_and_the_token_goes_nowhere_else(
     servers: Servers, secret_id: Path, status: int
