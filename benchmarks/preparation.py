@@ -24,9 +24,8 @@ def missing_programs() -> str | None:
     packages = [package for name, package in DEBIAN_PACKAGE_OF.items() if program(name) is None]
     if not packages:
         return None
-    return (
-        f"The benchmark needs these Debian packages first: apt-get install --no-install-recommends {' '.join(packages)}"
-    )
+    command = f"apt-get install --no-install-recommends {' '.join(packages)}"
+    return f"The benchmark needs these Debian packages first: {command}"
 
 
 def envoy(work: Path) -> Path:
@@ -50,8 +49,8 @@ def _interpreter(name: str) -> str | None:
     """A Python by name, also one that pyenv has installed without putting it on PATH; it has to start to count."""
     number = name.removeprefix("python")
     places = [shutil.which(name), *sorted(Path.home().glob(f".pyenv/versions/{number}.*/bin/python3"))]
-    for place in filter(None, places):
-        if subprocess.run([place, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0:
+    for place in places:
+        if place and subprocess.run([place, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0:
             return str(place)
     return None
 

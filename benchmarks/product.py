@@ -1,9 +1,8 @@
-"""Sluicegate as it is measured: every stage on, 1,000 policy rules, a signed session token, an audit file, metrics, masking."""
+"""Sluicegate as it is measured: every stage on, 1,000 policy rules, session tokens, an audit file, metrics, masking."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -124,7 +123,6 @@ class Product:
             "store": self._store(),
             "policies": {"dirs": ["./policies"]},
             "ca": {"dir": "./ca"},
-            "state": {"dir": "./state", "key_file": "./state.key"},
             "upstream": {"extra_ca_file": str(self.ground.upstream_ca)},
             "audit": {"sink": "file", "path": "./audit.jsonl"},
         }

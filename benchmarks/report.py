@@ -53,7 +53,7 @@ class Row:
 
 
 def rows(samples: list[Sample], reference: str) -> list[Row]:
-    """One row for each contender, scenario and number of connections, in the order in which they were first measured."""
+    """One row for each contender, scenario and number of connections, contenders in the order of measurement."""
     groups: dict[tuple[str, int, str], list[Sample]] = defaultdict(list)
     for sample in samples:
         groups[sample.scenario, sample.connections, sample.contender].append(sample)
@@ -88,15 +88,16 @@ def _row(group: list[Sample], reference: list[Sample]) -> Row:
 def markdown(table: list[Row], subject: str) -> str:
     """The table as Markdown, the bars beside the subject's figures."""
     lines = [
-        "| scenario | conns | contender | CPU us/request | ratio to Envoy (spread) | bar | requests/s | p50 ms | p99 ms | bad "
-        "| RSS MB | ready s |",
+        "| scenario | conns | contender | CPU us/request | ratio to Envoy (spread) | bar "
+        "| requests/s | p50 ms | p99 ms | bad | RSS MB | ready s |",
         "|---|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in table:
         bar = f"≤ {BARS[row.scenario]:.2f}" if row.contender == subject and row.scenario in BARS else ""
         name = f"**{row.contender}**" if row.contender == subject else row.contender
+        where = f"{TITLES.get(row.scenario, row.scenario)} | {row.connections}"
         lines.append(
-            f"| {TITLES.get(row.scenario, row.scenario)} | {row.connections} | {name} | {row.cpu_us:.0f} | {_ratio(row)} | {bar} "
+            f"| {where} | {name} | {row.cpu_us:.0f} | {_ratio(row)} | {bar} "
             f"| {row.requests_per_s:.0f} | {row.p50_ms:.2f} | {row.p99_ms:.2f} | {row.bad} | {row.rss_mb:.0f} "
             f"| {row.ready_s:.2f} |"
         )
@@ -112,7 +113,7 @@ def _ratio(row: Row) -> str:
 def missed_bars(table: list[Row], subject: str) -> list[str]:
     """A sentence for each bar that the subject missed."""
     return [
-        f"{TITLES[row.scenario]}, {row.connections} connections: {row.ratio:.2f} × Envoy, allowed {BARS[row.scenario]:.2f}"
+        f"{TITLES[row.scenario]}, c={row.connections}: {row.ratio:.2f} × Envoy, allowed {BARS[row.scenario]:.2f}"
         for row in table
         if row.contender == subject and row.scenario in BARS and row.ratio is not None
         if row.ratio > BARS[row.scenario]

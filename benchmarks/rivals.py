@@ -62,8 +62,8 @@ def nginx_proxy(ground: Ground, plain: int, tls: int) -> str:
 def envoy(ground: Ground, plain: int, tls: int, tunnel: int) -> Settings:
     """Envoy with its credential injector on three listeners: plain upstream, TLS upstream, and CONNECT taken apart.
 
-    The tunnel listener hands the CONNECT stream to an internal listener that ends TLS with a fixed leaf: no minting, no policy,
-    no audit, so what is compared is the least that Envoy can do there.
+    The tunnel listener hands the CONNECT stream to an internal listener that ends TLS with a fixed leaf: no minting,
+    no policy, no audit, so what is compared is the least that Envoy can do there.
     """
     secret = ground.write("envoy-secret.json", {"resources": [_envoy_secret(ground)]})
     inject = _envoy_injector(str(secret))

@@ -145,7 +145,7 @@ def measure(ground: Ground, field: list[Contender], options: argparse.Namespace)
 
 def _progress(sample: report.Sample) -> str:
     where = f"round {sample.round}: {sample.contender:11} {sample.scenario:7} c={sample.connections:<3}"
-    return f"{where} {sample.cpu_us:7.0f} us/request {sample.requests_per_s:7.0f}/s bad {sample.bad} {sample.rss_mb:4.0f} MB"
+    return f"{where} {sample.cpu_us:7.0f} us/request {sample.requests_per_s:7.0f}/s bad {sample.bad}"
 
 
 def machine() -> dict[str, object]:
@@ -171,8 +171,8 @@ def _version(package: str) -> str:
 def block(options: argparse.Namespace, facts: dict[str, object], table: str) -> str:
     """What goes into the page: how it was measured, then the table."""
     listed = ", ".join(f"{name} {value}" for name, value in facts.items())
-    how = f"{options.rounds} rounds of {options.seconds:g} s; {RULES} rules, {options.store} store, {options.identity} identity"
-    return f"{how}. Machine: {listed}.\n\n{table}"
+    how = f"{options.rounds} rounds of {options.seconds:g} s; {RULES} rules"
+    return f"{how}, {options.store} store, {options.identity} identity. Machine: {listed}.\n\n{table}"
 
 
 def main(given: list[str]) -> int:

@@ -1,7 +1,7 @@
 """Load through kept CONNECT tunnels: N connections, TLS inside, one GET after another on each.
 
-The proxy's leaf is verified against CA_FILE and every reply is parsed; anything but 200 counts as bad. A connection that ends is
-opened again. Prints one JSON object: requests, seconds, p50_ms, p99_ms, bad, faults.
+The proxy's leaf is verified against CA_FILE and every reply is parsed; anything but 200 counts as bad. A connection
+that ends is opened again. Prints one JSON object: requests, seconds, p50_ms, p99_ms, bad, faults.
 
 usage: python -m benchmarks.tunnel_load PROXY_PORT TARGET_PORT CA_FILE CONNECTIONS SECONDS PATH [PROXY_AUTHORIZATION]
 """
