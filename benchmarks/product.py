@@ -68,7 +68,7 @@ def _rule(name: str, port: int, path: str, plaintext: bool | None = None) -> dic
         "port": port,
         "methods": ["GET", "POST"],
         "paths": [path],
-        "networks": LOOPBACK,
+        "networks": list(LOOPBACK),  # a copy for each: a shared one would become a YAML alias
         "plaintext": plaintext,
         "credential": {"name": "bench-api"},
     }
