@@ -13,8 +13,8 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text()
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-RUNNABLE = importlib.util.find_spec("proxy.cli") is not None
-needs_the_product = pytest.mark.skipif(not RUNNABLE, reason="proxy.cli is not there")
+RUNNABLE = importlib.util.find_spec("proxy.app") is not None
+needs_the_product = pytest.mark.skipif(not RUNNABLE, reason="proxy.app is not there")
 
 
 def product(*arguments: str, folder: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
