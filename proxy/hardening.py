@@ -94,7 +94,8 @@ def _looks_secret(name: str, value: str) -> bool:
     if name.upper() in _NOT_SECRET or name.upper().endswith(("_FILE", "_PATH", "_DIR")):
         return False
     words = re.split(r"[^a-z0-9]+", name.lower())
-    return not _SECRET_WORDS.isdisjoint(words) or bool(_USER_IN_URL.match(value))
+    named = not _SECRET_WORDS.isdisjoint(words) or any(word.endswith(("password", "secret", "token")) for word in words)
+    return named or bool(_USER_IN_URL.match(value))
 
 
 def _prctl(option: int, value: int) -> int:

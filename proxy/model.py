@@ -131,7 +131,7 @@ class RequestHead(NamedTuple):
 
 
 class Call(msgspec.Struct, gc=False):
-    """One request as received, with its canonical destination. Not changed once made."""
+    """One request as received, with its canonical destination."""
 
     call_id: str
     listener: ListenerKind
@@ -148,6 +148,8 @@ class Call(msgspec.Struct, gc=False):
     """Tokens of this call; inside a tunnel those of its CONNECT, unless the call has its own."""
     segment: str = ""
     """Base-URL mode: the first path segment, so that Link and Location can point back."""
+    rule: str = ""
+    """Base-URL mode: the rule whose own host is the destination, filled in once the caller is known."""
     front: bytes = b""
     """Base-URL mode: scheme and authority under which the client reached us."""
 

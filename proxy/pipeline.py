@@ -35,6 +35,7 @@ from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.pool import Pool, PoolKey
 from proxy.wire.server_connection import ServerConnection
+from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
 from signers.edit import presigned
 
@@ -95,6 +96,7 @@ class Pipeline:
         audit: AuditSink,
         metrics: Metrics,
         in_flight: int,
+        sweep: Sweep,
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
@@ -107,6 +109,7 @@ class Pipeline:
         self._metrics = metrics
         self._in_flight = in_flight
         self._paths = PathTemplates()
+        self.watched = sweep.members
         self._means = Means(pool, self.relays, self._finished, self._broken)
 
     # The path, from top to bottom.
@@ -128,6 +131,8 @@ class Pipeline:
         exchange.stage = "policy"
         exchange.caller = caller
         snapshot, call = self.snapshot, exchange.call
+        if call.rule:
+            call.destination = _rule_destination(snapshot, caller, call.rule)
         route = exchange.route = self._route(snapshot, caller, call)
         provider, operation = route.provider, route.operation
         name = provider.name if provider is not None else None
@@ -182,6 +187,15 @@ class Pipeline:
                 trailers_dropped=injection.clears,
             )
         )
+
+    def tunnel(self, call: Call, connection: ServerConnection, caller: Caller, allowed: Allowed) -> Served:
+        """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
+        exchange = Served(call, connection, Delivery(connection, call), self._means)
+        exchange.caller, exchange.allowed = caller, allowed
+        self.running.add(exchange)
+        self._metrics.policy_decision("allowed", "enforce")
+        self._audit.opened(self._record(exchange))
+        return exchange
 
     # What the stages need.
 
@@ -284,12 +298,29 @@ class Pipeline:
         self, error: GatewayError, connection: ServerConnection, listener: ListenerKind, destination: Destination | None
     ) -> None:
         """Answers what no call could be made of, and accounts for it. The connection stays if it can."""
-        call_id, keep, now = self.call_ids.next(), connection.keeps, time.time()
+        call_id, keep = self.call_ids.next(), connection.keeps
         reply = render(error, call_id, "", keep)
+        self.account(error, call_id, listener, destination, len(reply))
+        connection.write(reply)
+        connection.end_reply(keep)
+
+    def account(
+        self,
+        error: GatewayError,
+        call_id: str,
+        listener: ListenerKind,
+        destination: Destination | None,
+        bytes_out: int = 0,
+        caller: Caller | None = None,
+    ) -> None:
+        """Leaves the record of something that was refused before it was a call."""
         record = AuditRecord(
-            time=self._audit.clock.stamp(now),
+            time=self._audit.clock.stamp(time.time()),
             call_id=call_id,
             listener=listener,
+            tenant=caller.tenant if caller else "",
+            actor=caller.actor if caller else "",
+            agent=caller.agent if caller else "",
             provider="other",
             host=destination.host if destination else "",
             status=error.status,
@@ -299,12 +330,18 @@ class Pipeline:
             blame=error.blame,
             stage="listener",
             rule=error.rule or "",
-            bytes_out=len(reply),
+            bytes_out=bytes_out,
         )
         self._metrics.call_closed(record, 0.0, None)
         self._audit.write(record)
-        connection.write(reply)
-        connection.end_reply(keep)
+
+
+def _rule_destination(snapshot: Snapshot, caller: Caller, rule: str) -> Destination:
+    """Base-URL mode: the host of a rule of this caller's."""
+    found = snapshot.policies.base_url(caller.tenant, caller.agent, caller.actor, rule)
+    if found is None:
+        raise GatewayError("policy_denied", f"No provider, and no rule for this agent, is called {rule!r}.")
+    return Destination(*found)
 
 
 def _writes(route: Route, method: str) -> bool:

@@ -29,6 +29,7 @@ from proxy.model import AuditRecord, Caller
 FLUSH_BYTES: Final = 64 * 1024
 FLUSH_SECONDS: Final = 0.1
 HELD_BYTES: Final = 4 * 1024 * 1024
+ROTATION_SECONDS: Final = 0.1
 CLOSE_SECONDS: Final = 2.0
 
 
@@ -62,14 +63,17 @@ class Output:
         self._path = path
         self._descriptor = descriptor if path is None else _open_first(path)
         self._outbox: deque[bytes] = deque()
+        self._handed_over = 0  # bytes; only the loop's thread adds here
+        self._let_go = 0  # bytes; only the holder of the lock adds here
         self._lock = threading.Lock()
         self._sent = 0
+        self._look_again = 0.0
         self._pipe = not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
 
     @property
     def waiting(self) -> int:
         """Bytes handed over and not yet written."""
-        return sum(map(len, tuple(self._outbox)))
+        return self._handed_over - self._let_go
 
     @property
     def idle(self) -> bool:
@@ -81,6 +85,7 @@ class Output:
         if self.waiting + len(lines) > HELD_BYTES:
             self.dropped += lines.count(b"\n")
         else:
+            self._handed_over += len(lines)
             self._outbox.append(lines)
 
     def drain(self) -> bool:
@@ -110,26 +115,31 @@ class Output:
 
     def _write_some(self, lines: bytes) -> bool:
         """Write from the head of the outbox, which stays there until all of it is written. False when nothing went."""
-        end = len(lines)
+        part = lines
         if self._pipe:
             # A reader that has stopped must not stop the loop too: a pipe that polls writable takes this much at once.
             if not self.wait_writable(0):
                 return False
-            end = min(end, self._sent + select.PIPE_BUF)
+            part = lines[self._sent : self._sent + select.PIPE_BUF]
+        elif self._sent:
+            part = lines[self._sent :]
         try:
-            taken = os.write(self._descriptor, memoryview(lines)[self._sent : end])
+            taken = os.write(self._descriptor, part)
         except OSError:
             return False
-        self.written += lines.count(b"\n", self._sent, self._sent + taken)
+        self.written += part.count(b"\n", 0, taken)
         self._sent += taken
         if self._sent == len(lines):
             self._outbox.popleft()
+            self._let_go += self._sent
             self._sent = 0
         return True
 
     def _follow_rotation(self) -> None:
-        if self._path is None:
+        """Look whether the path leads elsewhere now: never inside a line, and not for each line of a burst."""
+        if self._path is None or self._sent or time.monotonic() < self._look_again:
             return
+        self._look_again = time.monotonic() + ROTATION_SECONDS
         try:
             there = os.stat(self._path)
         except OSError:
@@ -164,7 +174,9 @@ class AuditSink:
     def __init__(self, output: Output) -> None:
         self.output = output
         self.clock = Clock()
-        self._encode_into = msgspec.json.Encoder().encode_into
+        encoder = msgspec.json.Encoder()
+        self._encode = encoder.encode
+        self._encode_into = encoder.encode_into
         self._buffer = bytearray()
         self._timer: asyncio.TimerHandle | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="audit")
@@ -193,10 +205,20 @@ class AuditSink:
         """
         outcome = record.outcome
         record.outcome = "opened"
-        self.write(record)
-        record.outcome = outcome
+        try:
+            line = self._encode(record)
+        except (ValueError, TypeError):
+            self.output.dropped += 1
+            return False
+        finally:
+            record.outcome = outcome
         self._hand_over()
-        return self.output.drain()
+        self.output.hand_over(line + b"\n")
+        if self.output.drain():
+            return True
+        if self._timer is None:
+            self._arm()
+        return False
 
     def credential_read(self, record: str, result: str, caller: Caller | None, now: float, call_id: str = "") -> None:
         """Add a line for one store read. `record` is its path below the mount, `now` epoch seconds."""

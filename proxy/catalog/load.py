@@ -52,6 +52,7 @@ def _read_directory(directory: Path, faults: list[Fault], *, builtin: bool) -> I
     if not directory.is_dir():
         faults.append(Fault(str(directory), 0, "is not a directory"))
         return
+    faults += (Fault(str(path), 0, "is not read: call it *.yaml") for path in sorted(directory.glob("*.yml")))
     for path in sorted(directory.glob("*.yaml")):
         located = read_located(path)
         document = _validated(located)

@@ -44,7 +44,8 @@ def read_located(path: Path) -> LocatedDocument:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         document.faults.append(Fault(str(path), line, f"not YAML: {error.problem}"))
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        # PyYAML lets its own slips through for a scalar that does not fit its explicit tag (`!!bool maybe`).
         document.faults.append(Fault(str(path), 0, f"not YAML: {error}"))
     return document
 

@@ -72,6 +72,7 @@ class Resolver:
     clock    seconds, the same clock as every `now` passed in
     paths    where records stand
     limits   of the cache
+    masks_of prepares the secret's renderings for the search through replies
     on_read  told of every store read, for the audit's `credential_read` line
     """
 
@@ -84,10 +85,12 @@ class Resolver:
         paths: PathTemplates | None = None,
         limits: CacheLimits | None = None,
         on_read: OnRead = lambda path, result, caller: None,
+        masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
     ) -> None:
         self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read)
         self._entries = self._cache.entries
         self._prepare = prepare
+        self._masks_of = masks_of
         self._paths = paths or PathTemplates()
         self._warm = 0
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -214,7 +217,8 @@ class Resolver:
                 "credential_missing", f"{_subject(entry)} is stored, but this rule or provider cannot use its kind."
             ) from None
         hosts = record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
-        return Material(name=_label(use, loaded), hosts=hosts, injection=injection, expires=record.expires)
+        masks = self._masks_of(injection.masks) if injection.masks else None
+        return Material(_label(use, loaded), hosts, injection, record.expires, masks)
 
 
 def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:

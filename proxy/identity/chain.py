@@ -39,6 +39,7 @@ class Chain:
         self._per_call = per_call_required
         self._tenants = TenantList(tenants)
         self._revoked = revoked
+        self._unrestricted = self._tenants.every and revoked is None
         self.issuers = frozenset[str]().union(*(member.issuers for member in members))
         faults = [*self._faults(), *(f"tenants: {name!r} is not a tenant's name" for name in self._tenants.invalid())]
         if faults:
@@ -75,14 +76,12 @@ class Chain:
 
     def _judged(self, presented: Presented) -> Presented:
         """Only what counts on this listener, a token presented for the call or the proxy alone."""
-        if presented.session is not None:
-            return Presented(session=presented.session)
+        session, proxy, authorization, certificate = presented
+        if session is not None:
+            return _only(session, None, None, None)
         if self._kind == "proxy":
-            if presented.proxy_authorization is not None:
-                return Presented(proxy_authorization=presented.proxy_authorization)
-        elif self._kind != "transparent" and presented.authorization is not None:
-            return Presented(authorization=presented.authorization, certificate=presented.certificate)
-        return Presented(certificate=presented.certificate)
+            return _only(None, proxy, None, certificate if proxy is None else None)
+        return _only(None, None, authorization if self._kind != "transparent" else None, certificate)
 
     def _ask(self, start: int, presented: Presented, now: float, refusal: Refusal) -> Caller | Awaitable[Caller]:
         for position in range(start, len(self._members)):
@@ -91,7 +90,7 @@ class Chain:
             except GatewayError as error:
                 raise refusal.of(error) from None
             if isinstance(answer, Caller):
-                return self._admitted(answer, refusal)
+                return answer if self._unrestricted else self._admitted(answer, refusal)
             if answer is not None:
                 return self._wait(answer, position, presented, now, refusal)
         raise self._nobody(presented, refusal)
@@ -119,3 +118,8 @@ class Chain:
         if presented.session is None and presented.proxy_authorization is None:
             return refusal.absent()
         return refusal.invalid("The token presented is not a session token of an issuer that this proxy knows.")
+
+
+def _only(*values: bytes | None) -> Presented:
+    # A third of the time that the named tuple's own constructor takes; this runs on every call.
+    return tuple.__new__(Presented, values)

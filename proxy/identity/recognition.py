@@ -11,6 +11,8 @@ from proxy.identity.presented import basic_token
 
 # Starts only where no token character stands before: each run of characters is then scanned once, not once per "eyJ".
 _COMPACT: Final = re.compile(rb"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_=-]*\.[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]*")
+# {"a":1} and {"iss":"x"} in base64url, two dots, no signature: most header values are shorter and cost nothing more.
+_SHORTEST: Final = 27
 _BASIC: Final = frozenset({b"Ba", b"ba", b"BA", b"bA"})
 
 
@@ -20,7 +22,7 @@ def looks_like_session_token(value: bytes, issuers: Container[str]) -> bool:
     Nothing is verified: an expired, padded or forged token of ours is kept back too. Runs for every header of every
     call, so what cannot be one is put aside by its first bytes. Never raises.
     """
-    if b"eyJ" not in value and value[:2] not in _BASIC:
+    if len(value) < _SHORTEST or (b"eyJ" not in value and value[:2] not in _BASIC):
         return False
     return any(issuer in issuers for token in _candidates(value) for issuer in unverified_issuers(token))
 

@@ -58,6 +58,7 @@ class Connect:
         self.terms = terms
         self.connections = connections
         self.sweep = sweep
+        self._tasks: set[asyncio.Future[None]] = set()  # what only the loop holds could be collected under way
 
     def request(self, head: RequestHead, connection: ServerConnection, listener: Service) -> None:
         """Decides whether a tunnel is opened at all. Raises GatewayError when it is not."""
@@ -73,8 +74,6 @@ class Connect:
             task = asyncio.ensure_future(waiting)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-
-    _tasks: set[asyncio.Future[None]] = set()  # noqa: RUF012 - shared on purpose: it only keeps tasks alive
 
     async def _identified(
         self,
@@ -98,7 +97,7 @@ class Connect:
         if isinstance(verdict, Denied):
             raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
         if isinstance(verdict, Allowed):
-            call = listener.call(head, Destination("https", host, port), b"/")
+            call = listener.call(head, connection, Destination("https", host, port), b"/")
             OpaqueTunnel(self.pipeline, self.dialler, call, connection, caller, verdict).open()
             return
         connection.write(ESTABLISHED)
@@ -245,7 +244,8 @@ class Tunnel(asyncio.Protocol):
 
     def _refused(self, error: GatewayError) -> None:
         destination = Destination("https", self.host, self.port)
-        self.connect.pipeline.account(error, self.listener.kind, destination, self._caller())
+        pipeline = self.connect.pipeline
+        pipeline.account(error, pipeline.call_ids.next(), self.listener.kind, destination, caller=self._caller())
         self._end(None)
 
     def _caller(self) -> Caller | None:
@@ -300,15 +300,11 @@ class Inside(Service):
                 check_host(head.section.host, self._destination)
             session = head.section.presented.session
             presented = self._presented if session is None else Presented(session=session)
-            call = self.call(head, self._destination, head.target, presented)
+            call = self.call(head, connection, self._destination, head.target, presented)
         except GatewayError as error:
             self.refuse(error, connection)
             return
         self.pipeline.begin(call, connection, self.chain)
 
     def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
-        if connection.seen_http2:
-            error = GatewayError("protocol_unsupported", "The client speaks HTTP/2 inside the tunnel.")
         self.pipeline.reject(error, connection, self.kind, self._destination)
-
-

@@ -36,7 +36,7 @@ class ForwardListener(Service):
                 # The target's authority is the destination, whatever Host says (RFC 9112 section 3.2.2); but a Host
                 # that nobody can read is no HTTP.
                 parse_host(head.section.host)
-            call = self.call(head, destination, target)
+            call = self.call(head, connection, destination, target)
         except GatewayError as error:
             self.refuse(error, connection)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final
 
 from policies.decide import Allowed
@@ -12,7 +13,6 @@ from proxy.listeners.client_hello import UNRECOGNIZED_NAME, parse
 from proxy.listeners.target import names_host
 from proxy.model import Call, Caller
 from proxy.pipeline import Pipeline, Served
-from proxy.responses.delivery import Delivery
 from proxy.upstream.dial import Dialler
 from proxy.upstream.exchange import Exchange
 from proxy.wire.server_connection import ServerConnection
@@ -37,7 +37,7 @@ class OpaqueTunnel:
         self._pipeline = pipeline
         self._dialler = dialler
         self._allowed = allowed
-        self._exchange: Served = pipeline.tunnel(call, connection, Delivery(connection, call), caller, allowed)
+        self._exchange: Served = pipeline.tunnel(call, connection, caller, allowed)
 
     def open(self) -> None:
         self._exchange.later(self._dial())
@@ -72,7 +72,7 @@ class _HelloFirst(asyncio.Protocol):
         self._received = b""
         self._deadline = time.monotonic() + HELLO_SECONDS
 
-    def begin(self, received: bytes, leave: object) -> None:
+    def begin(self, received: bytes, leave: Callable[[_HelloFirst], None]) -> None:
         self._leave = leave
         self._client.set_protocol(self)
         if received:
@@ -111,4 +111,4 @@ class _HelloFirst(asyncio.Protocol):
         self._exchange.end_tunnel(GatewayError("destination_mismatch", why))
 
     def _done(self) -> None:
-        self._leave(self)  # type: ignore[operator]
+        self._leave(self)

@@ -74,9 +74,18 @@ class Service:
         self.pipeline.reject(error, connection, self.kind, None)
 
     def call(
-        self, head: RequestHead, destination: Destination, target: bytes, presented: Presented | None = None
+        self,
+        head: RequestHead,
+        connection: ServerConnection,
+        destination: Destination,
+        target: bytes,
+        presented: Presented | None = None,
     ) -> Call:
         section = head.section
+        if presented is None:
+            presented = section.presented
+            if connection.certificate is not None:
+                presented = presented._replace(certificate=connection.certificate)
         return Call(
             call_id=self.pipeline.call_ids.next(),
             listener=self.kind,
@@ -86,5 +95,5 @@ class Service:
             section=section,
             started=time.monotonic(),
             minor=head.minor,
-            presented=presented if presented is not None else section.presented,
+            presented=presented,
         )

@@ -393,9 +393,15 @@ class Exchange:
         )
         self._means.relays.add(self._relay)
 
+    def end_tunnel(self, error: GatewayError) -> None:
+        """The tunnel was opened, but what came through it is not accepted."""
+        self.error = error
+        self._end("denied")
+
     def _relayed(self, bytes_in: int, bytes_out: int, reason: str) -> None:
         if self._relay is not None:
             self._means.relays.discard(self._relay)
+        self.connection.service.closed(self.connection)
         self.bytes_in += bytes_in
         self.reply_to.bytes_out += bytes_out
         if reason in ("cap", "idle"):

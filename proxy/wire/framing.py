@@ -79,6 +79,8 @@ def request_line(line: bytes, limits: Limits) -> tuple[str, bytes, int]:
     """(method, request target, minor version) of a request line without its CRLF."""
     match = _REQUEST_LINE.fullmatch(line)
     if match is None:
+        if line.startswith(b"PRI * HTTP/2"):
+            raise GatewayError("protocol_unsupported", "The client began to speak HTTP/2.")
         raise malformed(
             "The request line is not `METHOD target HTTP/1.1` with one space between its parts."
             if len(line) <= limits.target

@@ -80,7 +80,8 @@ class ServerConnection(asyncio.Protocol):
         self.writable = True
         self.draining = False
         """Set at shutdown: the reply in progress is the last."""
-        self.bytes_in = 0
+        self.certificate: bytes | None = None
+        """The client's certificate, DER, where the listener asked for one."""
         self._cutter = request_cutter(service.limits)
         self._last: tuple[bytes, HeaderSection] | None = None
         self._buffer = b""
@@ -111,6 +112,9 @@ class ServerConnection(asyncio.Protocol):
         self.transport = transport  # type: ignore[assignment]
         if hasattr(transport, "set_write_buffer_limits"):
             transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_LOW)
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self.certificate = tls.getpeercert(binary_form=True)
         self._deadline = time.monotonic() + self.service.patience.keep_alive
         if not self.service.opened(self):
             transport.abort()  # type: ignore[attr-defined]
@@ -118,7 +122,6 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._lingering or self._gone:
             return
-        self.bytes_in += len(data)
         if self._busy and not self.body_complete:
             self._body(data)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Final, Protocol
 
 INTERVAL: Final = 0.5
@@ -15,11 +16,16 @@ class Ticking(Protocol):
 
 
 class Sweep:
-    """Calls `tick(now)` of every member twice a second; `now` is the monotonic clock."""
+    """Calls `tick(now)` of every member, and of whatever is in the followed collections, twice a second; `now` is the
+    monotonic clock."""
 
     def __init__(self) -> None:
         self.members: set[Ticking] = set()
+        self._followed: list[Collection[Ticking]] = [self.members]
         self._timer: asyncio.TimerHandle | None = None
+
+    def follow(self, collection: Collection[Ticking]) -> None:
+        self._followed.append(collection)
 
     def start(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._run)
@@ -31,6 +37,7 @@ class Sweep:
 
     def _run(self) -> None:
         now = time.monotonic()
-        for member in tuple(self.members):
-            member.tick(now)
+        for collection in self._followed:
+            for member in tuple(collection):
+                member.tick(now)
         self.start()

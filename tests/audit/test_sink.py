@@ -116,7 +116,8 @@ async def test_the_file_is_private_and_added_to(tmp_path: Path):
     assert len(lines(tmp_path / "audit.log")) == 2
 
 
-async def test_a_file_rotated_away_is_opened_again(tmp_path: Path):
+async def test_a_file_rotated_away_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sink_module, "ROTATION_SECONDS", 0)
     sink = AuditSink(Output(tmp_path / "audit.log"))
     sink.opened(record("old"))
     (tmp_path / "audit.log").rename(tmp_path / "audit.log.1")

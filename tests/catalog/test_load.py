@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from proxy.catalog import Catalog
 from proxy.errors import ConfigurationError
@@ -127,6 +129,30 @@ def test_a_file_is_named_after_its_provider(tmp_path: Path) -> None:
     assert faults(directory(tmp_path / "b", other=minimal())) == [
         "other.yaml:1: name 'acme' must be the file's, 'other'"
     ]
+
+
+def test_a_file_that_would_be_passed_over_is_a_fault(tmp_path: Path) -> None:
+    extra = directory(tmp_path / "x")
+    (extra / "own.yml").write_text(minimal("own"))
+    assert faults(directory(tmp_path / "b"), extra) == ["own.yml:0: is not read: call it *.yaml"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.binary(max_size=40)
+    | st.lists(st.sampled_from([*minimal().splitlines(), "- x", "  y: [", "operations: [{name: a}]"])).map(
+        lambda lines: "\n".join(lines).encode()
+    )
+)
+def test_any_file_is_read_or_refused_with_faults(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "acme.yaml").write_bytes(content)
+    try:
+        Catalog.load(tmp_path)
+    except ConfigurationError as refusal:
+        found = refusal.faults
+    else:
+        found = ()
+    assert all(fault.message for fault in found)
 
 
 def test_a_directory_that_is_not_there_is_a_fault(tmp_path: Path) -> None:

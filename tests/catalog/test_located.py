@@ -46,6 +46,8 @@ def test_what_is_not_yaml_is_a_fault_with_its_line(tmp_path: Path) -> None:
     assert messages(read(tmp_path, "a: !!python/name:os.system x\n"))[0].startswith("1: not YAML")
     assert messages(read(tmp_path, "a: 1\n---\nb: 2\n"))[0].startswith("2: not YAML")
     assert messages(read(tmp_path, b"\xff\xfe\xfa"))[0].startswith("0: cannot be read")
+    assert messages(read(tmp_path, "a: !!bool maybe\n"))[0].startswith("0: not YAML")
+    assert messages(read(tmp_path, "a: !!timestamp soon\n"))[0].startswith("0: not YAML")
     assert messages(read(tmp_path, "a: 2026-99-99\n"))[0].startswith("0: not YAML")
 
 

@@ -54,6 +54,12 @@ def test_a_token_that_would_be_refused_is_kept_back_all_the_same() -> None:
     assert held(signed(claims(pad="x" * 9000)))
 
 
+def test_the_shortest_token_there_can_be_is_found() -> None:
+    token = b64(b'{"a":1}') + b"." + b64(b'{"iss":"x"}') + b"."
+    assert looks_like_session_token(token, {"x"})
+    assert not looks_like_session_token(token[1:], {"x"})
+
+
 @pytest.mark.parametrize("body", [b'{"iss":"x","iss":"%s"}', b'{"iss":"%s","iss":"x"}'])
 def test_either_of_two_issuers_counts(body: bytes) -> None:
     assert held(sign_raw(HEAD, body.replace(b"%s", ISSUER.encode()), key()))

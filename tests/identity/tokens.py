@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import base64
 import functools
+import hmac
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jwt
+import pytest
 
+from proxy.errors import GatewayError
+from proxy.identity.chain import Chain
+from proxy.identity.identifier import Answer
 from proxy.identity.jwk import Key, parse_key_set
 from proxy.identity.session_token import SessionIssuer, SessionToken
 from proxy.identity.signing_key import Algorithm, SigningKey
 from proxy.identity.verification import Verifier
+from proxy.model import Caller, Presented
 
 NOW = 1_700_000_000.0
 ISSUER = "https://idp.example"
@@ -92,3 +98,33 @@ def member(
     """A session_token member that knows one issuer."""
     verifier = Verifier(ISSUER, AUDIENCE, algorithms, keys or FixedKeys(key()), leeway)
     return SessionToken([SessionIssuer(verifier, tenants)])
+
+
+def hmac_token(secret: bytes, **header: Any) -> bytes:
+    head = b64(json.dumps({"alg": "HS256", **header}, separators=(",", ":")).encode())
+    signing_input = head + b"." + b64(json.dumps(claims()).encode())
+    return signing_input + b"." + b64(hmac.digest(secret, signing_input, "sha256"))
+
+
+def ask(identifier: SessionToken, token: bytes, now: float = NOW) -> Answer:
+    return identifier.identify(Presented(session=token), now)
+
+
+def caller(identifier: SessionToken, token: bytes, now: float = NOW) -> Caller:
+    answer = ask(identifier, token, now)
+    assert isinstance(answer, Caller)
+    return answer
+
+
+def refusal(token: bytes, identifier: SessionToken | None = None, now: float = NOW) -> str:
+    with pytest.raises(GatewayError) as caught:
+        ask(identifier or member(), token, now)
+    assert caught.value.code.name == "identity_invalid"
+    return caught.value.detail
+
+
+def unaccepted(token: bytes) -> None:
+    """Refused by the member, or nobody's and refused by the chain."""
+    with pytest.raises(GatewayError) as caught:
+        Chain([member()], "proxy").identify(Presented(session=token), NOW)
+    assert caught.value.code.name == "identity_invalid"
