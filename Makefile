@@ -36,6 +36,7 @@ lint: $(READY) ## ruff, mypy --strict and the import contracts
 	@$(BIN)/ruff check $(LINTED)
 	@$(BIN)/ruff format --check $(LINTED)
 	@$(BIN)/mypy --strict
+	@$(BIN)/mypy --strict benchmarks examples
 	@$(BIN)/lint-imports
 
 format: $(READY) ## rewrite the sources the way `make lint` wants them
