@@ -144,6 +144,21 @@ def test_the_token_file_of_the_configuration_is_where_the_volume_is_mounted() ->
     assert configuration(manifests)["store"]["auth"]["token_file"] == f"{mount['mountPath']}/token"
 
 
+OTHER_POLICY = {"apiVersion": "sluicegate/v1", "kind": "EgressPolicy", "metadata": {"name": "more"}, "subjects": []}
+
+
+@pytest.mark.parametrize(
+    "change", [{"config": {"log": {"level": "debug"}}}, {"policies": {"more.yaml": OTHER_POLICY}}], ids=list
+)
+def test_a_changed_configuration_or_policy_starts_new_pods(change: Manifest) -> None:
+    def checksum(values: Manifest) -> str:
+        (deployment,) = of_kind(render(values), "Deployment")
+        return str(deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum({}) == checksum({})
+    assert checksum({}) != checksum(change)
+
+
 def test_a_digest_wins_over_the_tag() -> None:
     digest = "sha256:" + "a" * 64
     spec = pod(render({"image": {"repository": "r.example/s", "tag": "9", "digest": digest}}))
