@@ -11,6 +11,7 @@ from statistics import median
 BEGIN, END = "<!-- figures: begin (written by `make bench BENCH_ARGS=--write-docs`) -->", "<!-- figures: end -->"
 BARS = {"plain": 1.2, "tls": 1.2, "tunnel": 1.0}
 """Sluicegate's CPU per request may be at most this many times the reference's."""
+MOST_RSS_MB, MOST_READY_S = 70.0, 1.0
 TITLES = {"plain": "base URL, plain upstream", "tls": "base URL, TLS upstream", "tunnel": "kept intercepted tunnel"}
 
 
@@ -112,11 +113,20 @@ def _ratio(row: Row) -> str:
 
 def missed_bars(table: list[Row], subject: str) -> list[str]:
     """A sentence for each bar that the subject missed."""
+    own = [row for row in table if row.contender == subject]
+    rss, ready = max((row.rss_mb for row in own), default=0.0), max((row.ready_s for row in own), default=0.0)
+    process = [
+        (rss > MOST_RSS_MB, f"memory: {rss:.0f} MB, allowed {MOST_RSS_MB:.0f} MB"),
+        (ready > MOST_READY_S, f"start to ready: {ready:.2f} s, allowed {MOST_READY_S:.2f} s"),
+    ]
+    return _missed_ratios(own) + [sentence for missed, sentence in process if missed]
+
+
+def _missed_ratios(own: list[Row]) -> list[str]:
     return [
         f"{TITLES[row.scenario]}, c={row.connections}: {row.ratio:.2f} × Envoy, allowed {BARS[row.scenario]:.2f}"
-        for row in table
-        if row.contender == subject and row.scenario in BARS and row.ratio is not None
-        if row.ratio > BARS[row.scenario]
+        for row in own
+        if row.scenario in BARS and row.ratio is not None and row.ratio > BARS[row.scenario]
     ]
 
 

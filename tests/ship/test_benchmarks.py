@@ -64,6 +64,14 @@ def test_a_missed_bar_is_named() -> None:
     assert "1.50 × Envoy" in sentence
 
 
+def test_too_much_memory_and_a_slow_start_are_named() -> None:
+    table = report.rows([sample(1, "sluicegate", 1, rss_mb=71.0, ready_s=1.2)], "envoy")
+    assert [sentence.partition(":")[0] for sentence in report.missed_bars(table, "sluicegate")] == [
+        "memory",
+        "start to ready",
+    ]
+
+
 def test_the_figures_of_the_page_are_replaced_and_nothing_else(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
