@@ -10,19 +10,22 @@ from typing import NamedTuple, cast
 
 import click
 
+from proxy.errors import ConfigurationError, Fault
+from proxy.commands.options import config_option
 from proxy.listeners.authority_files import certificate_pem, open_authority, read_certificate_pem
 from proxy.listeners.trust import Format, export, system_roots
 
 
 class AuthoritySettings(NamedTuple):
-    """The `ca:` section of the configuration."""
+    """The `ca:` section of the configuration, and the roots that `upstream.extra_ca_file` adds to the system's."""
 
     directory: Path
     required: bool
+    extra_ca_file: Path | None = None
 
 
-def ca_group(settings_of: Callable[[click.Context], AuthoritySettings]) -> click.Group:
-    """The command group; `settings_of` reads the configuration that the command line's context points to."""
+def ca_group(settings_of: Callable[[Path | None], AuthoritySettings]) -> click.Group:
+    """The command group; `settings_of` reads a configuration (None: the default one)."""
 
     @click.group("ca", help="The certificate authority of this instance.")
     def group() -> None:
@@ -39,9 +42,9 @@ def ca_group(settings_of: Callable[[click.Context], AuthoritySettings]) -> click
         "password changeit.",
     )
     @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Default: standard output.")
-    @click.pass_context
-    def export_command(context: click.Context, kind: str, output: Path | None) -> None:
-        content = exported(cast(Format, kind), settings_of(context))
+    @config_option
+    def export_command(kind: str, output: Path | None, config: Path | None) -> None:
+        content = exported(cast(Format, kind), settings_of(config))
         if output is not None:
             output.write_bytes(content)
         elif kind == "pkcs12" and sys.stdout.isatty():
@@ -60,4 +63,13 @@ def exported(kind: Format, settings: AuthoritySettings) -> bytes:
     pem = read_certificate_pem(settings.directory)
     if pem is None:
         pem = certificate_pem(open_authority(settings.directory, required=settings.required, now=time.time()))
-    return export(kind, pem, "" if kind == "pem" else system_roots())
+    return export(kind, pem, "" if kind == "pem" else _roots(settings.extra_ca_file))
+
+
+def _roots(extra: Path | None) -> str:
+    if extra is None:
+        return system_roots()
+    try:
+        return system_roots() + "\n" + extra.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise ConfigurationError([Fault(str(extra), 0, "cannot be read as PEM certificates")]) from None

@@ -81,8 +81,6 @@ class CallIds:
         return f"{self._prefix}-{self._count:x}"
 
 
-
-
 class Pipeline:
     """Runs calls. `snapshot` may be assigned at any time; a call uses the one that it finds when it is decided."""
 
@@ -161,9 +159,7 @@ class Pipeline:
         material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
         self._then(exchange, material, Material, lambda known: self._sign(exchange, chain, route, allowed, known))
 
-    def _sign(
-        self, exchange: Served, chain: Chain, route: Route, allowed: Allowed, material: Material | None
-    ) -> None:
+    def _sign(self, exchange: Served, chain: Chain, route: Route, allowed: Allowed, material: Material | None) -> None:
         exchange.stage = "sign"
         call, provider = exchange.call, route.provider
         injection = material.injection if material is not None else NOTHING
@@ -208,9 +204,7 @@ class Pipeline:
             self._broken(exchange, error)
             exchange.fail(GatewayError("internal", "The proxy met an error of its own."))
 
-    def _then(
-        self, exchange: Served, value: T | Awaitable[T], kind: type[T], stage: Callable[[T], None]
-    ) -> None:
+    def _then(self, exchange: Served, value: T | Awaitable[T], kind: type[T], stage: Callable[[T], None]) -> None:
         """Goes on with a stage's value: at once when it is there, in a task when it has to be waited for."""
         if isinstance(value, kind):
             stage(value)

@@ -46,7 +46,7 @@ class MetricsCollector(Collector):
         m = self._metrics
         yield _counter("policy_decisions", "Decisions.", ("decision", "mode"), m.policy_decisions.items())
         yield _counter(
-            "credential_resolutions", "Credentials looked up.", ("source", "result"), m.credential_resolutions.items()
+            "credential_resolutions", "Credentials looked up.", ("source", "result"), m.credential_resolutions().items()
         )
         now = self._wall_clock()
         expiry = (((m.label(name),), end - now) for name, end in m.credential_expiry().items())

@@ -67,7 +67,8 @@ class Metrics:
     """Every number that is counted, by the metric's short name.
 
     `providers` bounds the provider label: a name outside it counts as "other". The gauges are asked of their owners at
-    scrape: `connections` gives (side, state, count) triples, `credential_expiry` the soonest expiry in epoch seconds by
+    scrape: `connections` gives (side, state, count) triples, `credential_resolutions` counts by
+    (source, result), `credential_expiry` the soonest expiry in epoch seconds by
     provider.
     """
 
@@ -77,7 +78,6 @@ class Metrics:
         self.calls: dict[tuple[str, str, str, str, str], CallSeries] = {}
         self.attempts: dict[tuple[str, str], int] = {}
         self.policy_decisions: dict[tuple[str, str], int] = {}
-        self.credential_resolutions: dict[tuple[str, str], int] = {}
         self.store_requests: dict[tuple[str, str, str], int] = {}
         self.store_duration: dict[tuple[str, str, str], Histogram] = {}
         self.policy_reloads: dict[str, int] = {}
@@ -85,6 +85,7 @@ class Metrics:
         self.policy_hash = ""
         self.audit: AuditCounts | None = None
         self.connections: Callable[[], Iterable[tuple[str, str, int]]] = tuple
+        self.credential_resolutions: Callable[[], Mapping[tuple[str, str], int]] = dict
         self.credential_expiry: Callable[[], Mapping[str, float]] = dict
 
     def call_closed(self, record: AuditRecord, duration_s: float, upstream_s: float | None) -> None:
@@ -113,10 +114,6 @@ class Metrics:
     def policy_decision(self, decision: str, mode: str) -> None:
         """Count a decision ("allowed", "denied", "would_deny") and the mode it was made in ("enforce", "warn")."""
         _add(self.policy_decisions, (decision, mode))
-
-    def credential_resolution(self, source: str, result: str) -> None:
-        """Count where a credential came from ("cache", "store", "issued") and how it ended."""
-        _add(self.credential_resolutions, (source, result))
 
     def store_request(self, store: str, operation: str, result: str, seconds: float) -> None:
         """Count one request to a credential store and how long it took."""

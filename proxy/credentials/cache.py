@@ -32,6 +32,9 @@ ReadResult = Literal["ok", "missing", "invalid", "error"]
 OnRead = Callable[[str, ReadResult, Caller], None]
 """Told of every store read: the record's path, what came of it, and whose call caused it."""
 
+OnRequest = Callable[[ReadResult, float], None]
+"""Told of the same for metrics: what came of it, and how many seconds it took."""
+
 NEVER: Final = float("-inf")
 REFRESH_AHEAD: Final = 0.8
 MAX_RETRY: Final = 30.0
@@ -173,12 +176,20 @@ class TenantSlots:
 class RecordCache:
     """Entries by Key, least recently used out first. `clock` is the clock of every `now` handed to this package."""
 
-    def __init__(self, store: Store, limits: CacheLimits, clock: Callable[[], float], on_read: OnRead) -> None:
+    def __init__(
+        self,
+        store: Store,
+        limits: CacheLimits,
+        clock: Callable[[], float],
+        on_read: OnRead,
+        on_request: OnRequest,
+    ) -> None:
         self.limits = limits
         self.entries: OrderedDict[Key | tuple[str, str | None, str], Entry] = OrderedDict()
         self.clock = clock
         self._store = store
         self._on_read = on_read
+        self._on_request = on_request
         self._slots = TenantSlots(limits.per_tenant)
         self._flights: set[asyncio.Task[None]] = set()
 
@@ -224,13 +235,14 @@ class RecordCache:
     async def _read(self, entry: Entry, caller: Caller) -> None:
         try:
             async with self._slots.hold(entry.key.tenant):
-                result = await self._read_once(entry)
+                began = self.clock()
+                result = await self._read_once(entry, began)
+                self._on_request(result, self.clock() - began)
             self._on_read(entry.path, result, caller)
         finally:
             entry.flight = None
 
-    async def _read_once(self, entry: Entry) -> ReadResult:
-        began = self.clock()
+    async def _read_once(self, entry: Entry, began: float) -> ReadResult:
         try:
             stored = await self._store.read(entry.path)
             loaded = Loaded(parse_record(entry.path, stored.fields), stored.version)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
-from proxy.credentials.cache import CacheLimits, Entry, Key, Loaded, OnRead, RecordCache
+from proxy.credentials.cache import CacheLimits, Entry, Key, Loaded, OnRead, OnRequest, RecordCache
 from proxy.credentials.paths import PathTemplates
 from proxy.credentials.record import Value
 from proxy.credentials.store import Store
@@ -72,8 +72,9 @@ class Resolver:
     clock    seconds, the same clock as every `now` passed in
     paths    where records stand
     limits   of the cache
-    masks_of prepares the secret's renderings for the search through replies
-    on_read  told of every store read, for the audit's `credential_read` line
+    masks_of    prepares the secret's renderings for the search through replies
+    on_read     told of every store read, for the audit's `credential_read` line
+    on_request  told of its result and seconds, for metrics
     """
 
     def __init__(
@@ -86,8 +87,9 @@ class Resolver:
         limits: CacheLimits | None = None,
         on_read: OnRead = lambda path, result, caller: None,
         masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
+        on_request: OnRequest = lambda result, seconds: None,
     ) -> None:
-        self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read)
+        self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
         self._entries = self._cache.entries
         self._prepare = prepare
         self._masks_of = masks_of

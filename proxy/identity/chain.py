@@ -41,6 +41,8 @@ class Chain:
         self._revoked = revoked
         self._unrestricted = self._tenants.every and revoked is None
         self.issuers = frozenset[str]().union(*(member.issuers for member in members))
+        self.is_session = self.looks_like_session_token
+        """The same object every time, so that a rendering that depends on it can be remembered."""
         faults = [*self._faults(), *(f"tenants: {name!r} is not a tenant's name" for name in self._tenants.invalid())]
         if faults:
             raise misconfigured(*faults)

@@ -16,14 +16,16 @@ class Static:
 
     issuers: frozenset[str] = frozenset()
 
-    def __init__(self, tenant: str, agent: str) -> None:
+    def __init__(self, tenant: str, agent: str, actor: str = "") -> None:
         """Raises ConfigurationError for a name that is none (see `names`)."""
         faults = [
-            f"static: {key} is not a name" for key, name in (("tenant", tenant), ("agent", agent)) if not is_name(name)
+            f"static: {key} is not a name"
+            for key, name in (("tenant", tenant), ("agent", agent), ("actor", actor or "none"))
+            if not is_name(name)
         ]
         if faults:
             raise misconfigured(*faults)
-        self._caller = Caller(tenant=tenant, agent=agent)
+        self._caller = Caller(tenant=tenant, agent=agent, actor=actor)
 
     def identify(self, presented: Presented, now: float) -> Caller | None:
         """The configured caller, whatever stands in the connection's own headers."""

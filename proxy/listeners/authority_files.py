@@ -27,7 +27,7 @@ CERTIFICATE_FILE: Final = "ca.pem"
 RENEWED_BEFORE_END: Final = 5 * 86400.0
 """Seconds before its end at which an authority of ours gets a new certificate."""
 
-Identity: TypeAlias = tuple[tuple[int, int, int, int], ...]
+FileStates: TypeAlias = tuple[tuple[int, int, int, int], ...]
 """What tells that a file was replaced: device, inode, modification time and size of certificate and key."""
 
 
@@ -45,8 +45,8 @@ def open_authority(directory: Path, *, required: bool, now: float) -> Authority:
     return _make(directory, now)
 
 
-def identity(directory: Path) -> Identity | None:
-    """Identity of both files now, None while one of them is missing."""
+def file_states(directory: Path) -> FileStates | None:
+    """FileStates of both files now, None while one of them is missing."""
     try:
         states = [os.stat(directory / name) for name in (CERTIFICATE_FILE, KEY_FILE)]
     except OSError:

@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from proxy.errors import GatewayError
-from proxy.listeners.authority_files import Identity, certificate_pem, identity, is_due, open_authority
+from proxy.listeners.authority_files import FileStates, certificate_pem, file_states, is_due, open_authority
 from proxy.listeners.certificates import Authority, generate_key, leaf_certificate
 from proxy.listeners.server_contexts import server_context
 
@@ -64,8 +64,9 @@ class CertificateAuthority:
         self._leaves: OrderedDict[str, _Leaf] = OrderedDict()
         self._pending: dict[str, asyncio.Task[ssl.SSLContext]] = {}
         self.minted = 0
+        # Taken before the files are read: what is replaced meanwhile is found by the next reload.
+        self._states: FileStates | None = file_states(directory)
         self._authority: Authority = open_authority(directory, required=required, now=now)
-        self._identity: Identity | None = identity(directory)
 
     @property
     def certificate_pem(self) -> str:
@@ -93,15 +94,17 @@ class CertificateAuthority:
     def reload(self, now: float) -> bool:
         """Takes up files replaced on disk and renews a certificate of ours near its end; True when it changed.
 
-        Call it every few seconds. On ConfigurationError the authority in use stays; half a replacement, seen between
-        two writes, is read again at the next call.
+        Call it every few seconds. Where files are missing, or on ConfigurationError, the authority in use stays; half
+        a replacement, seen between two writes, is read again at the next call.
         """
-        current = identity(self._directory)
-        if current == self._identity and (self._required or not is_due(self._authority, now)):
+        current = file_states(self._directory)
+        if current is None:
+            return False
+        if current == self._states and (self._required or not is_due(self._authority, now)):
             return False
         authority = open_authority(self._directory, required=self._required, now=now)
         changed = authority.certificate != self._authority.certificate
-        self._authority, self._identity = authority, identity(self._directory)
+        self._authority, self._states = authority, current
         if changed:
             self._leaves.clear()
             self._pending.clear()

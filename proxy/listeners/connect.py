@@ -179,9 +179,7 @@ class Tunnel(asyncio.Protocol):
             return
         if hello.server_name is not None and not names_host(hello.server_name, self.host):
             self._alert(UNRECOGNIZED_NAME)
-            self._refused(
-                GatewayError("destination_mismatch", "The TLS server name differs from the tunnel's host.")
-            )
+            self._refused(GatewayError("destination_mismatch", "The TLS server name differs from the tunnel's host."))
         elif hello.alpn and "http/1.1" not in hello.alpn and "http/1.0" not in hello.alpn:
             self._alert(NO_APPLICATION_PROTOCOL)
             self._refused(_unsupported(hello))
@@ -226,7 +224,12 @@ class Tunnel(asyncio.Protocol):
     def _inside(self, scheme: str) -> Inside:
         destination = Destination(scheme, self.host, self.port)
         return Inside(
-            self.connect.pipeline, self.listener, self.connect.terms, self.connect.connections, destination, self.presented
+            self.connect.pipeline,
+            self.listener,
+            self.connect.terms,
+            self.connect.connections,
+            destination,
+            self.presented,
         )
 
     def _put(self, service: Inside) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 from proxy.errors import GatewayError
@@ -46,7 +47,7 @@ class Connections:
             connection.drain()
 
 
-class Service:
+class Service(ABC):
     """Base of the listeners and of a tunnel's inside: makes calls of requests and hands them to the pipeline."""
 
     kind: ListenerKind
@@ -62,13 +63,15 @@ class Service:
     def opened(self, connection: ServerConnection) -> bool:
         if self.connections.add(connection):
             return True
-        self.refuse(
-            GatewayError("overloaded", "Too many client connections are open.", retry_after=1), connection
-        )
+        self.refuse(GatewayError("overloaded", "Too many client connections are open.", retry_after=1), connection)
         return True
 
     def closed(self, connection: ServerConnection) -> None:
         self.connections.remove(connection)
+
+    @abstractmethod
+    def request(self, head: RequestHead, connection: ServerConnection) -> None:
+        """Makes a call of a request, or refuses it."""
 
     def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
         self.pipeline.reject(error, connection, self.kind, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
@@ -41,6 +41,7 @@ class Reply(Protocol):
     bytes_out: int
     keep: bool
 
+    def mask(self, masks: Any) -> None: ...
     def interim(self, head: ReplyHead) -> None: ...
     def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None: ...
     def body(self, payload: bytes) -> None: ...

@@ -84,6 +84,8 @@ class Resolver:
         Raises `destination_refused` when any address is refused, `upstream_unreachable` when the name has none,
         `overloaded` when too many names are being looked up. The same may be raised by the awaitable.
         """
+        if (host, port) in self._refused_names:
+            raise GatewayError("destination_refused", "The destination is a service behind this proxy.")
         answer = self._answers.get(host)
         if answer is None or answer.expires <= self._now():
             check_name(host)
@@ -157,8 +159,6 @@ class Resolver:
         known = answer.checked.get((port, networks))
         if known is not None:
             return known
-        if (host, port) in self._refused_names:
-            raise GatewayError("destination_refused", "The destination is a service behind this proxy.")
         if not answer.addresses:
             raise GatewayError("upstream_unreachable", f"The name {host} could not be resolved.")
         for address in answer.addresses:

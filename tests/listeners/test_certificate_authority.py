@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
@@ -204,6 +205,17 @@ def test_a_key_that_others_can_read_is_refused(tmp_path, authorities, mode):
     assert "0600" in only_fault(caught)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a file of root's")
+def test_a_mounted_secret_of_roots_may_be_read_through_our_group(tmp_path, authorities, monkeypatch):
+    authorities(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    (tmp_path / "ca.key").chmod(0o440)
+    authorities(tmp_path, required=True)
+    (tmp_path / "ca.key").chmod(0o444)
+    with pytest.raises(ConfigurationError, match="read by others"):
+        authorities(tmp_path, required=True)
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
@@ -383,6 +395,15 @@ async def test_a_replacement_that_cannot_be_used_leaves_the_authority_in_use(tmp
     assert authority.reload(NOW) is True
 
 
+def test_files_that_vanish_while_they_are_replaced_are_not_made_anew(tmp_path, authorities):
+    authority = authorities(tmp_path)
+    (tmp_path / "ca.pem").unlink()
+    assert authority.reload(NOW) is False
+    (tmp_path / "ca.key").unlink()
+    assert authority.reload(NOW + 40 * DAY) is False
+    assert not (tmp_path / "ca.pem").exists()
+
+
 async def test_a_leaf_being_minted_during_a_replacement_is_not_kept(tmp_path, authorities):
     authority = authorities(tmp_path)
     under_way = asyncio.ensure_future(authority.context_for("api.test"))
@@ -405,12 +426,16 @@ def test_a_running_authority_is_renewed_by_reload_unless_required(tmp_path, auth
     assert other.reload(NOW + 26 * DAY) is False
 
 
-def test_a_chain_file_presents_the_certificates_between_leaf_and_root(tmp_path, authorities):
-    key = generate_key()
-    write_authority(tmp_path, key, operators_authority(key))
-    with (tmp_path / "ca.pem").open("ab") as file:
-        file.write(authority_certificate(generate_key(), NOW).public_bytes(serialization.Encoding.PEM))
-    assert authorities(tmp_path, required=True).certificate_pem.count("BEGIN CERTIFICATE") == 2
+async def test_an_intermediate_authority_is_presented_to_clients_that_trust_its_root(tmp_path, authorities):
+    root = trustme.CA()
+    intermediate = root.create_child_ca()
+    pem = intermediate.cert_pem.bytes() + root.cert_pem.bytes()
+    (tmp_path / "ca.pem").write_bytes(pem)
+    (tmp_path / "ca.key").touch(0o600)
+    (tmp_path / "ca.key").write_bytes(intermediate.private_key_pem.bytes())
+    authority = authorities(tmp_path, required=True)
+    assert authority.certificate_pem.encode() == pem
+    handshake(await context(authority, "api.test"), "api.test", root.cert_pem.bytes().decode())
 
 
 def test_the_key_shows_in_no_representation(tmp_path, authorities):

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -286,6 +287,25 @@ def test_a_canonical_host_is_a_strict_address_or_a_name_no_resolver_takes_for_on
     except ValueError:
         assert re.fullmatch(r"[a-z0-9_.-]{1,253}", canonical)
         assert not re.fullmatch(r"[0-9]+|0x[0-9a-f]*", canonical.rpartition(".")[2])
+
+
+def numeric_address(host: str) -> str | None:
+    """The address that the system's resolver reads out of a host without asking anybody."""
+    try:
+        return socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)[0][4][0]
+    except (OSError, UnicodeError):
+        return None
+
+
+@settings(max_examples=400, deadline=None)
+@given(ANY_HOST)
+def test_the_systems_resolver_reads_a_canonical_host_as_policy_does(raw):
+    try:
+        canonical = target.canonical_host(raw)
+    except GatewayError:
+        return
+    read = numeric_address(canonical)
+    assert read == canonical if re.search(r":|^[0-9.]+$", canonical) else read is None
 
 
 @settings(max_examples=300, deadline=None)

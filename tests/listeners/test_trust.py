@@ -78,8 +78,8 @@ def test_java_reads_the_trust_store_as_trusted_certificates(tmp_path, roots):
     assert "sluicegate ca" in listed
 
 
-def commands(directory: Path, *, required: bool = False):
-    return ca_group(lambda _: AuthoritySettings(directory, required))
+def commands(directory: Path, *, required: bool = False, extra: Path | None = None):
+    return ca_group(lambda _: AuthoritySettings(directory, required, extra))
 
 
 def test_export_hands_out_the_certificate_and_never_the_key(tmp_path):
@@ -107,3 +107,14 @@ def test_export_makes_no_authority_where_one_is_required(tmp_path):
     done = CliRunner().invoke(commands(tmp_path, required=True), ["export"])
     assert isinstance(done.exception, ConfigurationError)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_export_adds_the_extra_roots_of_the_configuration(tmp_path, roots):
+    extra = tmp_path / "extra.pem"
+    extra.write_text(roots)
+    command = ["export", "--format", "bundle"]
+    bundle = CliRunner().invoke(commands(tmp_path / "ca", extra=extra), command).stdout
+    loaded = x509.load_pem_x509_certificates(roots.encode())
+    assert all(certificate.public_bytes(Encoding.PEM).decode() in bundle for certificate in loaded)
+    done = CliRunner().invoke(commands(tmp_path / "ca", extra=tmp_path / "none.pem"), command)
+    assert "none.pem" in str(done.exception)

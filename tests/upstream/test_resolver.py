@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
+import os
+import re
 import socket
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy.errors import GatewayError
+from proxy.listeners.target import canonical_host, parse_absolute
+from proxy.upstream import resolver as resolver_module
 from proxy.upstream.resolver import Resolver, is_own_address
+
+VECTORS = Path(os.environ.get("SLUICEGATE_VECTORS", Path(__file__).resolve().parents[3] / "shared" / "vectors"))
+SSRF = VECTORS / "ssrf-payloads"
+needs_vectors = pytest.mark.skipif(not SSRF.is_dir(), reason="ssrf-payloads vectors are not here")
 
 PUBLIC = "144.1.1.1"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -119,6 +132,18 @@ async def test_a_name_without_address_is_unreachable_and_not_asked_for_again_at_
     assert len(names.asked) == 2
 
 
+async def test_a_look_up_that_does_not_end_counts_as_failed(monkeypatch):
+    monkeypatch.setattr(resolver_module, "LONGEST_LOOKUP", 0.01)
+    names = Names(api=[[PUBLIC]])
+    names.gate.clear()
+    assert await code(Resolver(names).resolve("api.test", 443)) == "upstream_unreachable"
+
+
+async def test_the_systems_resolver_is_asked_by_default():
+    found = await Resolver().resolve("localhost", 443, (*LOOPBACK, ip_network("::1/128")))
+    assert set(found) <= {"127.0.0.1", "::1"}
+
+
 async def test_metadata_names_are_not_looked_up():
     names = Names()
     with pytest.raises(GatewayError, match="metadata"):
@@ -172,3 +197,44 @@ def test_only_this_machines_addresses_are_its_own():
     assert is_own_address(ip_address("127.0.0.1"))
     assert not is_own_address(ip_address("192.0.2.55"))
     assert not is_own_address(ip_address("2001:db8::55"))
+
+
+HOSTS = st.text(st.sampled_from("0123456789xabf.:[]-_AZ\u3002\uff11\u00fc"), max_size=20)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(HOSTS, st.ip_addresses().map(str)))
+def test_what_is_looked_up_or_dialled_is_the_name_that_policy_judged(raw):
+    try:
+        host = canonical_host(raw)
+    except GatewayError:
+        return
+    names = Names(**{host.partition(".")[0]: [[PUBLIC]]})
+
+    async def resolve():
+        try:
+            found = Resolver(names).resolve(host, 443)
+            return await found if inspect.isawaitable(found) else found
+        except GatewayError:
+            return ()
+
+    dialled = asyncio.run(resolve())
+    assert names.asked == [host] or (names.asked == [] and dialled in ((), (host,)))
+
+
+@needs_vectors
+async def test_published_spellings_never_lead_to_an_address_inside():
+    urls = re.findall(r"https?://[^\s`'\"<>]+", (SSRF / "ssrf_cloud_instances.md").read_text())
+    urls += [f"http://{host}" for host in json.loads((SSRF / "safeurl_hosts.json").read_text())["deny_hosts"]]
+
+    async def names(host: str):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
+
+    resolver = Resolver(names)
+    for url in urls:
+        try:
+            destination, _ = parse_absolute(url.encode())
+            await resolver.resolve(destination.host, destination.port)
+        except GatewayError:
+            continue
+        pytest.fail(f"{url} would be dialled")
