@@ -208,6 +208,14 @@ def agent(method: str, url: str, environment: Mapping[str, str]) -> Reply:
     return Reply(**json.loads(done.stdout))
 
 
+def echoed(reply: Reply) -> str:
+    """The Authorization header as it stands in the echo's answer; the whole answer when it is not the echo's."""
+    try:
+        return str(json.loads(reply.body)["received"]["authorization"])
+    except (ValueError, KeyError, TypeError):
+        return reply.body[:200]
+
+
 def masked(text: str) -> str:
     return text.replace(REAL_KEY, f"{REAL_KEY[:8]}••••••{REAL_KEY[-4:]}")
 
@@ -216,7 +224,7 @@ def show_call(verdict: Verdict, reply: Reply) -> None:
     got = Echo.seen[-1].get("authorization", "(none)") if Echo.seen else "(nothing)"
     print(f"   agent sent     Authorization: Bearer {DUMMY_KEY}")
     print(f"   upstream got   Authorization: {masked(got)}")
-    print(f"   agent got      {reply.status} {masked(reply.body)[:150]}")
+    print(f"   agent got      {reply.status}, in which the echoed header reads: {masked(echoed(reply))}")
     verdict.expect("the upstream got the tenant's real key", got == f"Bearer {REAL_KEY}")
     verdict.expect("the agent's call succeeded", reply.status == 200)
     verdict.expect("the key that the upstream echoed did not come back to the agent", REAL_KEY not in reply.body)
