@@ -20,6 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(90))
 
 
+NewFolder = Callable[[], Path]
+
+
 class Authority:
     """A certificate authority that upstreams are signed by and the product is told to trust."""
 
@@ -47,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def new_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+def new_folder(tmp_path_factory: pytest.TempPathFactory) -> NewFolder:
     return lambda: tmp_path_factory.mktemp("p")
 
 

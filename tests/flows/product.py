@@ -219,15 +219,18 @@ class Product:
 
     def audited(self, call_id: str) -> dict[str, Any]:
         """The closing line of a call."""
-        return eventually(lambda: next((line for line in self.audit() if is_closing(line, call_id)), None))
+        line: dict[str, Any] = eventually(
+            lambda: next((line for line in self.audit() if is_closing(line, call_id)), None)
+        )
+        return line
 
     def metric(self, name: str, **labels: str) -> float:
         """Sum of the samples of a metric whose labels include those given."""
         total = 0.0
         for line in self.ops_get("/metrics")[1].splitlines():
-            if line.startswith(name) and line[len(name)] in " {":
-                if all(f'{key}="{value}"' in line for key, value in labels.items()):
-                    total += float(line.rsplit(" ", 1)[1])
+            matches = line.startswith(name) and line[len(name)] in " {"
+            if matches and all(f'{key}="{value}"' in line for key, value in labels.items()):
+                total += float(line.rsplit(" ", 1)[1])
         return total
 
     # -- clients --------------------------------------------------------------------------------------------------

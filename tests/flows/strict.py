@@ -1,4 +1,4 @@
-"""A strict reader of requests (h11), independent of the parser under test: what a byte string means, or that it is faulty."""
+"""A strict reader of requests (h11), independent of the parser under test."""
 
 from __future__ import annotations
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import LOOPBACK, Product, policy, rule
 from tests.flows.upstreams import Upstream
 from tests.flows.wire import Reply
@@ -79,6 +80,6 @@ def test_a_network_that_the_rule_does_not_list_is_refused(flow: Flow) -> None:
     assert flow.upstream.connections == []
 
 
-def test_a_listed_network_is_reached(new_folder: Callable[[], Path]) -> None:
+def test_a_listed_network_is_reached(new_folder: NewFolder) -> None:
     with Upstream() as upstream, Product(new_folder(), [rule("up", upstream)]) as product:
         assert product.get(upstream).status == 200

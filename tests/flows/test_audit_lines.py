@@ -8,12 +8,40 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, eventually, is_closing, record, rule
 from tests.flows.upstreams import Connection, Upstream, answering
 from tests.flows.ways import PLAIN_WAYS, enter
 
 SECRET = "sk-live-0123456789abcdef"
-FIELDS = ["time", "call_id", "listener", "tenant", "actor", "agent", "provider", "operation", "tool", "method", "host", "path", "status", "outcome", "kind", "code", "blame", "stage", "rule", "policy", "credential", "attempts", "duration_ms", "upstream_ms", "bytes_in", "bytes_out"]
+FIELDS = [
+    "time",
+    "call_id",
+    "listener",
+    "tenant",
+    "actor",
+    "agent",
+    "provider",
+    "operation",
+    "tool",
+    "method",
+    "host",
+    "path",
+    "status",
+    "outcome",
+    "kind",
+    "code",
+    "blame",
+    "stage",
+    "rule",
+    "policy",
+    "credential",
+    "attempts",
+    "duration_ms",
+    "upstream_ms",
+    "bytes_in",
+    "bytes_out",
+]
 
 
 class Flow:
@@ -127,7 +155,7 @@ def test_a_connect_that_is_denied_leaves_a_line(flow: Flow) -> None:
     assert (line["outcome"], line["method"], line["host"].split(":")[0]) == ("denied", "CONNECT", "denied.test")
 
 
-def test_nothing_but_audit_lines_is_written_to_standard_output(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_nothing_but_audit_lines_is_written_to_standard_output(new_folder: NewFolder) -> None:
     with Upstream() as upstream, Product(new_folder(), [rule("up", upstream)], audit={"sink": "stdout"}) as product:
         call = product.get(upstream).call_id
         out = product.folder / "out.log"

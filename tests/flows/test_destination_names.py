@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.conftest import Authority
+from tests.flows.conftest import Authority, NewFolder
 from tests.flows.product import LOOPBACK, Product, absolute, origin, record, rule
 from tests.flows.upstreams import Upstream
 from tests.flows.wire import PeerEnded
@@ -115,7 +115,7 @@ def test_an_sni_that_differs_from_the_tunnels_name_gets_an_alert(flow: Flow, nam
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         sni = "other.test" if name == "127.0.0.2" else name
-        with pytest.raises(ssl.SSLError, match="(?i)unrecognized.name"):
+        with pytest.raises(ssl.SSLError, match=r"(?i)unrecognized.name"):
             client.start_tls(context, sni)
     assert flow.tls.received == b""
 
@@ -146,7 +146,21 @@ def test_the_authority_of_an_absolute_target_wins_over_host(flow: Flow) -> None:
         assert flow.plain.received == b""
 
 
-@pytest.mark.parametrize("line", ["GET {a} HTTP/1.1", "GET / HTTP/1.1", "GET * HTTP/1.1", "GET //{a}/ HTTP/1.1", "CONNECT http://{a}/ HTTP/1.1", "CONNECT / HTTP/1.1", "CONNECT localhost HTTP/1.1", "GET ftp://{a}/ HTTP/1.1", "GET http:///x HTTP/1.1", "GET http:{a}/ HTTP/1.1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "GET {a} HTTP/1.1",
+        "GET / HTTP/1.1",
+        "GET * HTTP/1.1",
+        "GET //{a}/ HTTP/1.1",
+        "GET ftp://{a}/ HTTP/1.1",
+        "GET http:///x HTTP/1.1",
+        "GET http:{a}/ HTTP/1.1",
+        "CONNECT http://{a}/ HTTP/1.1",
+        "CONNECT / HTTP/1.1",
+        "CONNECT localhost HTTP/1.1",
+    ],
+)
 def test_a_target_of_another_form_is_refused_on_the_proxy_listener(flow: Flow, line: str) -> None:
     """B03: authority-form without CONNECT, origin-form and asterisk-form name no destination."""
     authority = flow.plain.authority
@@ -217,7 +231,7 @@ def test_https_to_a_rule_that_means_plain_http_is_denied(flow: Flow) -> None:
     assert flow.plain.received == b""
 
 
-def test_a_bare_host_means_https_on_443(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_a_bare_host_means_https_on_443(new_folder: NewFolder) -> None:
     """B46: plain http, other ports and the name's other spellings of the port are judged by that one meaning."""
     with Product(new_folder(), [{"name": "bare", "host": "127.0.0.1", "networks": LOOPBACK}]) as product:
         for target in ("http://127.0.0.1/", "http://127.0.0.1:443/", "http://127.0.0.1:8443/"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.product import Product, record, rule
-from tests.flows.upstreams import Connection, Upstream
+from tests.flows.upstreams import Connection, Script, Upstream
 from tests.flows.ways import PLAIN_WAYS, Session, enter
 
 SECRET = "sk-live-0123456789abcdef"
@@ -48,7 +48,7 @@ def head(session: Session, method: str = "PUT") -> bytes:
     )
 
 
-def read_after(*first: bytes) -> object:
+def read_after(*first: bytes) -> Script:
     """A script that sends `first`, then reads the body and answers."""
 
     def script(connection: Connection) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.flows.conftest import Authority
+from tests.flows.conftest import Authority, NewFolder
 from tests.flows.product import Product, absolute, eventually, is_closing, origin, rule
 from tests.flows.upstreams import Connection, Upstream
 from tests.flows.wire import Client
@@ -23,9 +22,10 @@ class Flow:
 
 
 @pytest.fixture
-def flow(new_folder: Callable[[], Path], authority: Authority) -> Iterator[Flow]:
+def flow(new_folder: NewFolder, authority: Authority) -> Iterator[Flow]:
     with Upstream(host="localhost") as plain, Upstream(host="localhost", tls=authority.context("localhost")) as tls:
-        with Product(new_folder(), [rule("plain", plain), rule("tls", tls)], extra_ca=authority.pem) as product:
+        product = Product(new_folder(), [rule("plain", plain), rule("tls", tls)], extra_ca=authority.pem)
+        with product:
             yield Flow(product, plain, tls)
 
 

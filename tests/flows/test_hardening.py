@@ -8,11 +8,12 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import REPOSITORY, Product, command, environment, eventually, record, rule
 from tests.flows.upstreams import Upstream
 
@@ -48,7 +49,7 @@ def test_no_core_is_ever_written(running: Product) -> None:
 WITHOUT_CAPABILITIES = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
-def test_the_process_is_not_dumpable(new_folder: Callable[[], Path]) -> None:
+def test_the_process_is_not_dumpable(new_folder: NewFolder) -> None:
     """An equal user without capabilities reads the environment of an ordinary process, and not of this one."""
     prefix = WITHOUT_CAPABILITIES if os.geteuid() == 0 else []
     if prefix and not shutil.which("setpriv"):
@@ -91,7 +92,7 @@ def test_files_that_hold_secrets_are_the_owners_alone(running: Product) -> None:
 
 
 @pytest.mark.parametrize("name", ["secrets.key", "secrets.enc"])
-def test_a_secret_file_that_others_can_read_is_refused(new_folder: Callable[[], Path], name: str) -> None:
+def test_a_secret_file_that_others_can_read_is_refused(new_folder: NewFolder, name: str) -> None:
     with Upstream() as upstream:
         product = Product(new_folder(), [rule("up", upstream)], {"key": record("api_key", "127.0.0.1", value=SECRET)})
         product.write()
@@ -106,7 +107,7 @@ def test_a_secret_file_that_others_can_read_is_refused(new_folder: Callable[[], 
     assert b"Traceback" not in done.stderr
 
 
-def test_serve_never_makes_the_store_key(new_folder: Callable[[], Path]) -> None:
+def test_serve_never_makes_the_store_key(new_folder: NewFolder) -> None:
     with Upstream() as upstream, Product(new_folder(), [rule("up", upstream)]) as product:
         assert not (product.folder / "secrets.key").exists()
         assert product.get(upstream).status == 200
@@ -114,10 +115,18 @@ def test_serve_never_makes_the_store_key(new_folder: Callable[[], Path]) -> None
 
 @pytest.mark.parametrize(
     ("value", "accepted"),
-    [("tok-0123456789\n", True), ("tok-0123456789\r\n", True), ("tok\x00-0123456789", False), ("tok-\r\nX: y", False), ("tök-0123456789", False), ("", False), (" tok-0123456789", False)],
-)  # fmt: skip
+    [
+        ("tok-0123456789\n", True),
+        ("tok-0123456789\r\n", True),
+        ("tok\x00-0123456789", False),
+        ("tok-\r\nX: y", False),
+        ("tök-0123456789", False),
+        ("", False),
+        (" tok-0123456789", False),
+    ],
+)
 def test_a_value_that_no_header_can_hold_is_refused_by_its_records_name(
-    new_folder: Callable[[], Path], value: str, accepted: bool
+    new_folder: NewFolder, value: str, accepted: bool
 ) -> None:
     """B11: one trailing line ending is trimmed; anything else illegal fails at load, without the value."""
     with Upstream() as upstream:

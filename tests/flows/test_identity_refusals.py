@@ -6,7 +6,7 @@ import base64
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, absolute, origin, record, rule
 from tests.flows.upstreams import Upstream
 from tests.flows.ways import enter
@@ -130,7 +131,7 @@ def test_a_session_header_that_is_invalid_answers_403_on_every_listener(flow: Fl
         lambda token: b"Sluicegate-Session: " + token.encode(),
     ],
 )
-def test_a_token_is_found_where_the_docs_name_it_and_never_leaves(flow: Flow, line) -> None:  # type: ignore[no-untyped-def]
+def test_a_token_is_found_where_the_docs_name_it_and_never_leaves(flow: Flow, line: Callable[[str], bytes]) -> None:
     """C08, B36."""
     token = flow.token()
     assert flow.product.get(flow.upstream, "/", line(token)).status == 200
@@ -190,7 +191,7 @@ def test_a_token_that_proves_too_little_is_refused(flow: Flow, claims: dict[str,
 
 def test_an_unsigned_token_is_refused(flow: Flow) -> None:
     claims = jwt.decode(flow.token(), options={"verify_signature": False})
-    reply = flow.product.get(flow.upstream, "/", basic("agent", jwt.encode(claims, None, algorithm="none")))
+    reply = flow.product.get(flow.upstream, "/", basic("agent", jwt.encode(claims, "", algorithm="none")))
     assert reply.status == 407
     assert flow.upstream.received == b""
 
@@ -206,7 +207,7 @@ def test_curl_answers_the_challenge(flow: Flow) -> None:
         assert (done.returncode, done.stdout) == (0, b"ok"), done.stderr
 
 
-def test_an_empty_chain_knows_nobody_or_is_refused_at_start(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_an_empty_chain_knows_nobody_or_is_refused_at_start(new_folder: NewFolder) -> None:
     with Upstream() as upstream:
         product = Product(new_folder(), [rule("up", upstream)], identity=[])
         product.write()

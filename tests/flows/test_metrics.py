@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ def flow(running: Flow) -> Flow:
     return running
 
 
-def grows(flow: Flow, name: str, labels: dict[str, str], act) -> None:  # type: ignore[no-untyped-def]
+def grows(flow: Flow, name: str, labels: dict[str, str], act: Callable[[], object]) -> None:
     before = flow.product.metric(name, **labels)
     act()
     eventually(lambda: flow.product.metric(name, **labels) > before)

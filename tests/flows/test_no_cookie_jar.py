@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
+from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, absolute, rule
 from tests.flows.upstreams import Upstream, answering
 
 
-def test_a_cookie_set_for_one_client_is_not_sent_for_another(new_folder: Callable[[], Path]) -> None:
+def test_a_cookie_set_for_one_client_is_not_sent_for_another(new_folder: NewFolder) -> None:
     """B32: at a name, since cookie jars treat addresses differently."""
     reply = b"HTTP/1.1 200 OK\r\nSet-Cookie: session=a; Path=/\r\nContent-Length: 2\r\n\r\nok"
     with (

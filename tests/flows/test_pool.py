@@ -23,7 +23,8 @@ class Flow:
 @pytest.fixture(scope="module")
 def running(folder: Path) -> Iterator[Flow]:
     with Upstream() as streams, Upstream(host="127.0.0.2") as other:
-        with Product(folder, [rule("streams", streams), rule("other", other)]) as product:
+        product = Product(folder, [rule("streams", streams), rule("other", other)])
+        with product:
             yield Flow(product, streams, other)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, record, rule
 from tests.flows.upstreams import Upstream, answering
 from tests.flows.ways import PLAIN_WAYS, enter
@@ -89,7 +90,7 @@ def test_a_token_realm_at_another_host_gets_no_credential(flow: Flow) -> None:
     assert flow.allowing.connections == [] or flow.allowing.received == b""
 
 
-def test_a_credential_never_goes_to_a_host_its_record_does_not_name(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_a_credential_never_goes_to_a_host_its_record_does_not_name(new_folder: NewFolder) -> None:
     """C16: refused when the rule is loaded or when the call is made; nothing upstream."""
     with Upstream(host="127.0.0.3") as unbound:
         rules = [rule("unbound", unbound, credential={"name": "key", "header": "X-Api-Key"})]
@@ -99,7 +100,7 @@ def test_a_credential_never_goes_to_a_host_its_record_does_not_name(new_folder) 
         assert unbound.received == b""
 
 
-def test_a_missing_record_is_refused_and_nothing_is_sent(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_a_missing_record_is_refused_and_nothing_is_sent(new_folder: NewFolder) -> None:
     """C11's kind: fails closed, naming tenant and credential."""
     with Upstream() as upstream:
         rules = [rule("up", upstream, credential={"name": "absent", "header": "X-Api-Key"})]
@@ -111,7 +112,7 @@ def test_a_missing_record_is_refused_and_nothing_is_sent(new_folder) -> None:  #
         assert upstream.received == b""
 
 
-def test_a_disabled_record_is_refused(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_a_disabled_record_is_refused(new_folder: NewFolder) -> None:
     with Upstream() as upstream:
         rules = [rule("up", upstream, credential={"name": "key", "header": "X-Api-Key"})]
         records = {"key": record("api_key", "127.0.0.1", value=SECRET, disabled=True)}

@@ -53,9 +53,9 @@ class Flow:
             "GIT_CONFIG_NOSYSTEM": "1",
         }
 
-    def run(self, *words: str, cwd: Path | None = None, **more: str) -> str:
+    def run(self, *words: str, **more: str) -> str:
         done = subprocess.run(
-            words, capture_output=True, timeout=40, cwd=cwd or self.folder, env={**self.environment(), **more}
+            words, capture_output=True, timeout=40, cwd=self.folder, env={**self.environment(), **more}
         )
         assert done.returncode == 0, (words, done.stdout[-2000:], done.stderr[-2000:])
         return done.stdout.decode()
@@ -152,7 +152,8 @@ def test_aiohttp(flow: Flow, kind: str) -> None:
 UNDICI = """
 const { createRequire } = require('module');
 const undici = createRequire(process.argv[1])('undici');
-const agent = new undici.ProxyAgent({ uri: process.argv[2], requestTls: { ca: require('fs').readFileSync(process.argv[3]) } });
+const ca = require('fs').readFileSync(process.argv[3]);
+const agent = new undici.ProxyAgent({ uri: process.argv[2], requestTls: { ca } });
 (async () => {
   for (const path of ['/1', '/2']) {
     const reply = await undici.fetch(process.argv[4] + path, { method: 'POST', body: 'hello', dispatcher: agent });

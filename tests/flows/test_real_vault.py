@@ -7,12 +7,13 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, eventually, free_port, record, rule
 from tests.flows.upstreams import Upstream
 
@@ -52,7 +53,9 @@ class Bao:
 
     def __enter__(self) -> Bao:
         eventually(self._up, within=20)
-        rules = 'path "secret/data/tenants/*" {capabilities = ["read"]}\npath "secret/metadata/tenants/*" {capabilities = ["read", "list"]}'
+        rules = "\n".join(
+            f'path "secret/{kind}/tenants/*" {{capabilities = ["read", "list"]}}' for kind in ("data", "metadata")
+        )
         self.ask("PUT", "sys/policies/acl/agents", {"policy": rules})
         self.ask("POST", "sys/auth/approle", {"type": "approle"})
         self.ask("POST", "auth/approle/role/agents", {"token_policies": ["agents"], "token_ttl": "1h"})
@@ -140,7 +143,7 @@ def test_an_absent_record_is_credential_missing(flow: tuple[Product, Upstream, U
 
 
 def test_the_vault_itself_cannot_be_called(
-    flow: tuple[Product, Upstream, Upstream], bao: Bao, new_folder: Callable[[], Path]
+    flow: tuple[Product, Upstream, Upstream], bao: Bao, new_folder: NewFolder
 ) -> None:
     """Our back ends are refused whatever a policy says."""
     folder = new_folder()
@@ -155,7 +158,7 @@ def test_the_vault_itself_cannot_be_called(
     assert (reply.status, reply.code) == (403, "destination_refused")
 
 
-def test_secrets_commands_work_on_the_vault(bao: Bao, new_folder: Callable[[], Path]) -> None:
+def test_secrets_commands_work_on_the_vault(bao: Bao, new_folder: NewFolder) -> None:
     folder = new_folder()
     (folder / "vault-secret").write_text(ROOT)
     (folder / "vault-secret").chmod(0o600)

@@ -95,7 +95,8 @@ def test_location_points_back_to_the_base_url_listener(flow: Flow) -> None:
     own = flow.upstream.url.encode()
     flow.upstream.forget(
         answering(
-            b'HTTP/1.1 201 Created\r\nLocation: %s/made?x=1\r\nLink: <%s/p?page=2>; rel="next", <http://else.test/>; rel=x\r\n'
+            b'HTTP/1.1 201 Created\r\nLocation: %s/made?x=1\r\nLink: <%s/p?page=2>; rel="next", '
+            b"<http://else.test/>; rel=x\r\n"
             b"Content-Length: 0\r\n\r\n" % (own, own)
         )
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.flows.conftest import Authority, NewFolder
 from tests.flows.product import LOOPBACK, Product, absolute, origin, record, rule
 from tests.flows.upstreams import Connection, Upstream
 from tests.flows.ways import PLAIN_WAYS, enter
@@ -49,7 +50,7 @@ class Flow:
 
 
 @pytest.fixture(scope="module")
-def flow(folder: Path, authority) -> Iterator[Flow]:  # type: ignore[no-untyped-def]
+def flow(folder: Path, authority: Authority) -> Iterator[Flow]:
     stranger = trustme.CA()
     untrusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     stranger.issue_cert("localhost").configure_cert(untrusted)
@@ -73,7 +74,8 @@ def flow(folder: Path, authority) -> Iterator[Flow]:  # type: ignore[no-untyped-
             rule("silent-tls", silent_tls),
         ]
         routes = {host: {"timeouts": {"connect": 2, "head": 1}} for host in ("127.0.0.5", "localhost")}
-        product = stack.enter_context(Product(folder, rules, {"other": record("bearer", "127.0.0.1", token=SECRET)}, routes=routes, extra_ca=authority.pem))  # fmt: skip
+        records = {"other": record("bearer", "127.0.0.1", token=SECRET)}
+        product = stack.enter_context(Product(folder, rules, records, routes=routes, extra_ca=authority.pem))
         yield Flow(product, upstreams, tls, silent_tls)
 
 
@@ -143,15 +145,15 @@ def test_an_untrusted_upstream_certificate_is_upstream_tls(flow: Flow) -> None:
     assert flow.tls.requests == []
 
 
-def test_a_wrong_upstream_name_is_upstream_tls(new_folder, authority) -> None:  # type: ignore[no-untyped-def]
+def test_a_wrong_upstream_name_is_upstream_tls(new_folder: NewFolder, authority: Authority) -> None:
     with Upstream(host="localhost", tls=authority.context("other.test")) as upstream:
-        with Product(new_folder(), [rule("up", upstream)], extra_ca=authority.pem) as product:
-            with product.tunnel(upstream) as client:
-                assert client.ask(origin(upstream, "/")).code == "upstream_tls"
+        product = Product(new_folder(), [rule("up", upstream)], extra_ca=authority.pem)
+        with product, product.tunnel(upstream) as client:
+            assert client.ask(origin(upstream, "/")).code == "upstream_tls"
         assert upstream.requests == []
 
 
-def test_a_plain_upstream_where_tls_is_meant_is_upstream_tls(new_folder, authority) -> None:  # type: ignore[no-untyped-def]
+def test_a_plain_upstream_where_tls_is_meant_is_upstream_tls(new_folder: NewFolder, authority: Authority) -> None:
     def plain(connection: Connection) -> None:
         connection.some()
         connection.send(b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n")
@@ -168,7 +170,7 @@ def test_refusals_inside_a_tunnel_come_over_its_tls(flow: Flow) -> None:
         assert_problem(client.ask(origin(flow.silent_tls, "/")), 504, "upstream_timeout", "unavailable", True)
 
 
-def test_an_unresolvable_name_is_upstream_unreachable(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_an_unresolvable_name_is_upstream_unreachable(new_folder: NewFolder) -> None:
     allow = [{"name": "up", "host": "no-such-name.invalid", "port": 8080, "plaintext": True}]
     with Product(new_folder(), allow) as product, product.client() as client:
         reply = client.ask(b"GET http://no-such-name.invalid:8080/ HTTP/1.1\r\nHost: no-such-name.invalid:8080\r\n\r\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.product import Product, record, rule
-from tests.flows.upstreams import Upstream
+from tests.flows.upstreams import Connection, Upstream
 from tests.flows.ways import PLAIN_WAYS, enter
 
 SECRET = "sk-live-0123456789abcdef"
@@ -152,7 +152,7 @@ def test_reply_bytes_are_kept(flow: Flow) -> None:
     ]
     head = b"HTTP/1.1 203 Fine By Me\r\n" + b"".join(b"%s: %s\r\n" % line for line in lines)
 
-    def script(connection):  # type: ignore[no-untyped-def]
+    def script(connection: Connection) -> None:
         connection.request()
         connection.send(head + b"Content-Length: 256\r\n\r\n" + body)
 
@@ -167,11 +167,12 @@ def test_reply_bytes_are_kept(flow: Flow) -> None:
 
 @pytest.mark.parametrize("way", PLAIN_WAYS)
 def test_alt_svc_and_hop_by_hop_reply_headers_are_dropped(flow: Flow, way: str) -> None:
-    def script(connection):  # type: ignore[no-untyped-def]
+    def script(connection: Connection) -> None:
         connection.request()
         connection.send(
             b'HTTP/1.1 200 OK\r\nAlt-Svc: h3=":443"\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n'
-            b"Proxy-Authenticate: Basic\r\nStrict-Transport-Security: max-age=1\r\nX-Kept: 1\r\nContent-Length: 0\r\n\r\n"
+            b"Proxy-Authenticate: Basic\r\nStrict-Transport-Security: max-age=1\r\nX-Kept: 1\r\n"
+            b"Content-Length: 0\r\n\r\n"
         )
 
     flow.upstream.forget(script)
@@ -213,7 +214,7 @@ def test_methods_are_kept(flow: Flow, method: str) -> None:
 
 
 def test_an_http10_client_is_served_and_closed(flow: Flow) -> None:
-    def script(connection):  # type: ignore[no-untyped-def]
+    def script(connection: Connection) -> None:
         connection.request()
         connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, absolute, compose, eventually, record, rule
 from tests.flows.upstreams import Upstream
 from tests.flows.vaults import TOKEN, ScriptedVault
@@ -33,7 +34,7 @@ def resident(pid: int) -> int:
 
 
 @pytest.fixture
-def flow(new_folder) -> Iterator[Flow]:  # type: ignore[no-untyped-def]
+def flow(new_folder: NewFolder) -> Iterator[Flow]:
     records = {
         "tenants/acme/slow": record("api_key", "127.0.0.1", value=SECRET),
         "tenants/acme/quick": record("api_key", "127.0.0.2", value=SECRET),

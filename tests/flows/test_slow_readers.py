@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, absolute, record, rule
 from tests.flows.test_slow_credentials import resident
 from tests.flows.upstreams import Connection, Upstream
@@ -21,7 +20,7 @@ PER_CONNECTION = 512 * 1024
 
 
 @pytest.mark.parametrize("signed", [False, True], ids=["passed", "looked through"])
-def test_slow_readers_of_large_replies_cost_bounded_memory(new_folder: Callable[[], Path], signed: bool) -> None:
+def test_slow_readers_of_large_replies_cost_bounded_memory(new_folder: NewFolder, signed: bool) -> None:
     """C14."""
     body = b"x" * SIZE
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.conftest import NewFolder
 from tests.flows.product import LOOPBACK, Product, policy
-from tests.flows.upstreams import Upstream
+from tests.flows.upstreams import Connection, Upstream
 from tests.flows.wire import Client, PeerEnded
 
 SPELLINGS = [
@@ -131,8 +132,8 @@ def test_a_spelling_in_a_base_url_segment_reaches_nothing(flow: Flow, host: str)
                 break
 
 
-def test_a_redirect_to_a_forbidden_address_is_passed_and_not_followed(new_folder) -> None:  # type: ignore[no-untyped-def]
-    def redirect(connection):  # type: ignore[no-untyped-def]
+def test_a_redirect_to_a_forbidden_address_is_passed_and_not_followed(new_folder: NewFolder) -> None:
+    def redirect(connection: Connection) -> None:
         connection.request()
         location = f"http://2130706433:{forbidden.port}/".encode()
         connection.send(b"HTTP/1.1 302 Found\r\nLocation: " + location + b"\r\nContent-Length: 0\r\n\r\n")
@@ -163,7 +164,7 @@ def test_published_spellings_reach_nothing(flow: Flow, vectors: Path) -> None:
                 assert_never_reached(flow, final_status(client))
 
 
-def test_published_injections_in_a_path_add_no_header(flow: Flow, vectors: Path, new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_published_injections_in_a_path_add_no_header(flow: Flow, vectors: Path, new_folder: NewFolder) -> None:
     path = vectors / "ssrf-payloads" / "crlfinjection.txt"
     if not path.exists():
         pytest.skip("the ssrf-payloads vectors are not here")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.flows.conftest import Authority
 from tests.flows.product import Product, absolute, compose, origin, record, rule
-from tests.flows.upstreams import Connection, Upstream
+from tests.flows.upstreams import Connection, Script, Upstream
 from tests.flows.wire import Client
 
 SECRET = "sk-live-0123456789abcdef"
@@ -62,7 +62,7 @@ def flow(running: Flow) -> Flow:
     return running
 
 
-def cutting(data: bytes, how: str):  # type: ignore[no-untyped-def]
+def cutting(data: bytes, how: str) -> Script:
     def script(connection: Connection) -> None:
         connection.request()
         connection.send(data)

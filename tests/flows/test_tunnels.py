@@ -13,7 +13,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from tests.flows.conftest import Authority
+from tests.flows.conftest import Authority, NewFolder
 from tests.flows.product import LOOPBACK, Product, eventually, origin, record, rule
 from tests.flows.upstreams import Upstream
 from tests.flows.wire import PeerEnded
@@ -295,7 +295,7 @@ def test_a_tunnel_ends_with_close_notify(flow: Flow) -> None:
         assert client.ended == "close_notify"
 
 
-def test_the_authority_survives_a_restart(new_folder) -> None:  # type: ignore[no-untyped-def]
+def test_the_authority_survives_a_restart(new_folder: NewFolder) -> None:
     with Upstream() as upstream:
         first = Product(new_folder(), [rule("up", upstream)])
         with first:

@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from tests.flows.conftest import Authority
+from tests.flows.conftest import Authority, NewFolder
 from tests.flows.product import LOOPBACK, Product, eventually, record, rule
 from tests.flows.upstreams import Connection, Upstream
 from tests.flows.ways import enter
@@ -181,7 +181,7 @@ class EchoServer:
         self._thread.join(5)
 
 
-def test_a_real_client_and_a_real_server_talk(new_folder, authority: Authority) -> None:  # type: ignore[no-untyped-def]
+def test_a_real_client_and_a_real_server_talk(new_folder: NewFolder, authority: Authority) -> None:
     """B78: compression, pings and a large message, by base URL, plain tunnel and intercepted TLS."""
     folder = new_folder()
     with EchoServer(None) as plain, EchoServer(authority.context("localhost")) as tls:
