@@ -60,6 +60,8 @@ class Caller:
     source: str = "static"
     token_id: str = ""
     """Digest of the token that proved it, for revocation; never the token."""
+    jti: str = ""
+    """The token's own id (RFC 7519 section 4.1.7), for revocation; empty without one."""
     subject_token: Secret | None = field(default=None, compare=False)
     """The caller's own verified token, where a later stage exchanges it (caller_jwt, RFC 8693)."""
 
@@ -74,7 +76,61 @@ class Presented(NamedTuple):
     """The client's certificate, DER, where the listener asked for one."""
 
 
-class Call(msgspec.Struct, gc=False, frozen=True):
+class HeaderSection:
+    """What one request's header section says, derived once and kept with the connection while it repeats.
+
+    kept        (comparable name, name, value) of the end-to-end lines in order, Host among them; the comparable name is
+                lower-case with hyphens for underscores, as servers behind CGI-like gateways would read it
+    host        Host as received; None in HTTP/1.0 without one
+    length      Content-Length; None without one
+    chunked     the body is chunked
+    close       the client asked for the connection to be closed
+    keep_alive  an HTTP/1.0 client asked for it to be kept
+    expect      `Expect: 100-continue` stands among the lines
+    websocket   an upgrade to websocket is asked for
+    suspects    some value may be a session token and has to be looked at before it leaves
+    memo        the last rendering: (what it depends on, bytes); see proxy/upstream/rendering.py
+    """
+
+    __slots__ = (
+        "chunked",
+        "close",
+        "expect",
+        "host",
+        "keep_alive",
+        "kept",
+        "length",
+        "memo",
+        "presented",
+        "suspects",
+        "websocket",
+    )
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[bytes, bytes, bytes]] = []
+        self.host: bytes | None = None
+        self.length: int | None = None
+        self.chunked = False
+        self.close = False
+        self.keep_alive = False
+        self.expect = False
+        self.websocket = False
+        self.suspects = False
+        self.presented = Presented()
+        self.memo: tuple[object, bytes] | None = None
+
+
+class RequestHead(NamedTuple):
+    """A request line with its header section, framing judged."""
+
+    method: str
+    target: bytes
+    """Request target as received, whatever its form."""
+    minor: int
+    section: HeaderSection
+
+
+class Call(msgspec.Struct, gc=False):
     """One request as received, with its canonical destination."""
 
     call_id: str
@@ -83,18 +139,19 @@ class Call(msgspec.Struct, gc=False, frozen=True):
     destination: Destination
     target: bytes
     """Origin-form request target as it will be sent, byte for byte."""
-    headers: Headers
-    """Header lines as received, in order; framing and hop-by-hop lines included."""
-    presented: Presented
-    length: int | None
-    """Content-Length; None without one."""
-    chunked: bool
-    upgrade: bool
-    """A websocket upgrade is asked for."""
+    section: HeaderSection
     started: float
     """Seconds of the monotonic clock."""
+    minor: int = 1
+    """The client's HTTP/1.x."""
+    presented: Presented = Presented()
+    """Tokens of this call; inside a tunnel those of its CONNECT, unless the call has its own."""
     segment: str = ""
     """Base-URL mode: the first path segment, so that Link and Location can point back."""
+    rule: str = ""
+    """Base-URL mode: the rule whose own host is the destination, filled in once the caller is known."""
+    front: bytes = b""
+    """Base-URL mode: scheme and authority under which the client reached us."""
 
 
 class Route(NamedTuple):
@@ -117,6 +174,8 @@ class Material:
     hosts: frozenset[str]
     injection: Injection
     expires: float | None = None
+    masks: object = None
+    """What the reply is searched for, prepared by proxy/responses/masking.py."""
 
 
 class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):

@@ -1,0 +1,216 @@
+"""One EgressPolicy document: its keys, their types and what each may hold.
+
+The models check each key alone; `policies.checks` checks keys against each other and against the catalogue.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from policies.matchers import host_pattern, path_pattern
+
+DEFAULT_TUNNEL_BYTES: Final = 1 << 30
+"""How many bytes an uninspected tunnel may carry, both ways together, where its rule gives no `max_bytes`."""
+
+FEATURES: Final = (
+    "access", "errors", "mask", "networks", "operations", "paths", "per-actor", "plaintext", "presigned", "tunnel",
+    "warn",
+)  # fmt: skip
+"""What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SUBJECT: Final = re.compile(r"[^\s*\x00-\x1f\x7f]{0,255}\*?")
+_METHOD: Final = re.compile(r"[A-Z][A-Z0-9-]{0,31}")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+_PARAMETER: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_TUNNEL: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s]+)(?::(?P<port>[0-9]{1,5}))?")
+
+# Headers that frame or route a message, or that this proxy consumes: a credential there would change what is sent.
+_RESERVED_HEADERS: Final = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "cookie",
+     "expect", "proxy-authorization", "proxy-connection", "idempotency-key"}
+)  # fmt: skip
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text) or text in {".", ".."}:
+        raise ValueError("a name has 1 to 128 letters, digits, dots, underscores or hyphens")
+    return text
+
+
+def _subject(text: str) -> str:
+    if not text or not _SUBJECT.fullmatch(text):
+        raise ValueError('write a name, "*", or the beginning of names followed by one "*", such as "team-*"')
+    return text
+
+
+def _feature(text: str) -> str:
+    if text not in FEATURES:
+        raise ValueError(f'this version does not know the feature "{text}"; it knows {", ".join(FEATURES)}')
+    return text
+
+
+def _host(text: str) -> str:
+    return host_pattern(text).text
+
+
+def _path(text: str) -> str:
+    path_pattern(text)
+    return text
+
+
+def _glob(text: str) -> str:
+    if not text or not text.isprintable() or " " in text or "**" in text:
+        raise ValueError('write an operation\'s name, in which "*" may stand for any run of characters')
+    return text
+
+
+def _method(text: str) -> str:
+    if text == "*":
+        return text
+    if not _METHOD.fullmatch(text):
+        raise ValueError(f'"{text}" is not a method: methods are written in capitals, "*" is any')
+    if text in {"CONNECT", "TRACE"}:
+        raise ValueError(f"{text} cannot be named here: a tunnel has its own key, TRACE is always refused")
+    return text
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise ValueError(f"{error}; write an address block such as 10.2.0.0/16") from None
+
+
+def split_tunnel(text: str) -> tuple[str, int | None]:
+    """HOST[:PORT] of a `tunnel:`, the host canonical, the port None where none is written. Raises ValueError."""
+    match = _TUNNEL.fullmatch(text)
+    if match is None:
+        raise ValueError(f'"{text}" is not HOST or HOST:PORT')
+    port = int(match["port"]) if match["port"] else None
+    if port is not None and not 0 < port < 65536:
+        raise ValueError(f'"{text}": a port is a number from 1 to 65535')
+    return host_pattern(match["host"]).text, port
+
+
+def _tunnel(text: str) -> str:
+    split_tunnel(text)
+    return text
+
+
+def _header(text: str) -> str:
+    if not _HEADER.fullmatch(text):
+        raise ValueError("that is not a header's name")
+    if text.lower() in _RESERVED_HEADERS or text.lower().startswith("sluicegate-"):
+        raise ValueError(f"{text} cannot carry a credential: it frames the message or belongs to the proxy")
+    return text
+
+
+def _parameter(text: str) -> str:
+    if not _PARAMETER.fullmatch(text) or any(sign in text for sign in "&=;,#"):
+        raise ValueError("that is not a parameter's name")
+    return text
+
+
+def _format(text: str) -> str:
+    if text.count("{value}") != 1 or not text.isprintable():
+        raise ValueError('a format holds "{value}" once, and no control character')
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+SubjectPattern = Annotated[str, AfterValidator(_subject)]
+Host = Annotated[str, AfterValidator(_host)]
+Path = Annotated[str, AfterValidator(_path)]
+OperationGlob = Annotated[str, AfterValidator(_glob)]
+Method = Annotated[str, AfterValidator(_method)]
+Network = Annotated[str, AfterValidator(_network)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+class _Strict(BaseModel):
+    """Unknown keys are faults, types are not converted, values never stand in an error's text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class Metadata(_Strict):
+    name: Name
+    description: str = ""
+
+
+class Subject(_Strict):
+    """Who is meant: every key given must match. A key left out matches anyone."""
+
+    agent: SubjectPattern | None = None
+    tenant: SubjectPattern | None = None
+    actor: SubjectPattern | None = None
+
+
+class Credential(_Strict):
+    """Which record of the store is used and where its value stands (default: where the provider wants it)."""
+
+    name: Name
+    per: Literal["tenant", "actor"] = "tenant"
+    header: Annotated[str, AfterValidator(_header)] | None = None
+    query: Annotated[str, AfterValidator(_parameter)] | None = None
+    cookie: Annotated[str, AfterValidator(_parameter)] | None = None
+    format: Annotated[str, AfterValidator(_format)] | None = None
+
+
+def _credential_form(value: Any) -> str:
+    return "none" if isinstance(value, str) else "record"
+
+
+CredentialChoice = Annotated[
+    Annotated[Credential, Tag("record")] | Annotated[Literal["none"], Tag("none")], Discriminator(_credential_form)
+]
+
+
+class Match(_Strict):
+    """The keys that say which calls a rule is about. Every key given must match."""
+
+    name: Name
+    provider: str | None = None
+    operations: Annotated[tuple[OperationGlob, ...], Field(min_length=1)] | None = None
+    access: Literal["read", "write"] | None = None
+    """Only calls that read, or only calls that write, as the catalogue or else the method says."""
+    host: Host | None = None
+    port: Port | None = None
+    methods: Annotated[tuple[Method, ...], Field(min_length=1)] | None = None
+    paths: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
+    plaintext: bool | None = None
+    tunnel: Annotated[str, AfterValidator(_tunnel)] | None = None
+    reason: str = ""
+
+
+class AllowRule(Match):
+    """Calls that may leave, and how."""
+
+    credential: CredentialChoice | None = None
+    networks: tuple[Network, ...] = ()
+    presigned: Literal["allow", "refuse"] = "refuse"
+    errors: Literal["problem", "native", "annotate"] = "problem"
+    mask: bool = True
+    max_bytes: Annotated[int, Field(ge=1)] | None = None
+
+
+class DenyRule(Match):
+    """Calls that must not leave, whatever any allow says."""
+
+
+class EgressPolicy(_Strict):
+    """A whole document."""
+
+    apiVersion: Literal["sluicegate/v1"]
+    kind: Literal["EgressPolicy"]
+    metadata: Metadata
+    mode: Literal["enforce", "warn"] = "enforce"
+    requires: tuple[Annotated[str, AfterValidator(_feature)], ...] = ()
+    subjects: Annotated[tuple[Subject, ...], Field(min_length=1)]
+    allow: tuple[AllowRule, ...] = ()
+    deny: tuple[DenyRule, ...] = ()

@@ -1,0 +1,225 @@
+"""Reads policy files into a PolicySet, or says everything that is wrong with them at once, by file and line."""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from policies.checks import document_findings, rules_findings
+from policies.conflicts import conflicts
+from policies.document import AllowRule, DenyRule, EgressPolicy
+from policies.facts import ProviderFacts
+from policies.policy_set import PolicySet
+from policies.rules import Document, Rule, compile_document
+from policies.source import Fault, Source, read
+
+MAX_CONFLICTS: Final = 50
+TEST_SUFFIXES: Final = ("_test.yaml", "_test.yml")
+R = TypeVar("R", bound=BaseModel)
+
+
+class PolicyError(Exception):
+    """Policy files cannot be used. `faults` are (file, line, message), in the order of files and lines."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = sorted(set(faults))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+def load(
+    dirs: Sequence[Path],
+    floor: Path | None,
+    providers: Mapping[str, ProviderFacts],
+    default: Literal["deny", "warn"] = "deny",
+) -> PolicySet:
+    """All documents of the directories (or single files) and of the operator's floor.
+
+    Raises PolicyError with every fault found. Subdirectories, hidden files and `*_test.yaml` are not policy.
+    """
+    with _without_collector():
+        return _load(dirs, floor, providers, default)
+
+
+def _load(
+    dirs: Sequence[Path], floor: Path | None, providers: Mapping[str, ProviderFacts], default: Literal["deny", "warn"]
+) -> PolicySet:
+    faults: list[Fault] = []
+    read_documents = [
+        found
+        for directory, is_floor in [*((directory, False) for directory in dirs), *([(floor, True)] if floor else [])]
+        for path in policy_files(directory, faults)
+        for source in read(path, faults)
+        if (found := _document(source, is_floor, providers, faults)) is not None
+    ]
+    faults.extend(_duplicates(read_documents))
+    faults.extend(_conflicts(read_documents))
+    if faults:
+        raise PolicyError(faults)
+    documents = [found.document for found in read_documents]
+    return PolicySet(documents, providers, warn=default == "warn", digest=_digest(read_documents, default))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """A large set makes hundreds of thousands of small objects, none of them garbage: collecting meanwhile triples the
+    time and frees nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def policy_files(directory: Path, faults: list[Fault]) -> list[Path]:
+    """The policy files of a directory, by name. A mounted ConfigMap's links into `..data` are files like any other."""
+    if directory.is_file():
+        return [directory]
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError as error:
+        faults.append(Fault(str(directory), 0, f"cannot be read: {error.strerror}"))
+        return []
+    return [
+        path
+        for path in entries
+        if path.suffix in {".yaml", ".yml"}
+        and not path.name.startswith(".")
+        and not path.name.endswith(TEST_SUFFIXES)
+        and not path.is_dir()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A document that is valid in itself."""
+
+    source: Source
+    policy: EgressPolicy
+    floor: bool
+    document: Document
+
+    def fault(self, place: Sequence[str | int], message: str) -> Fault:
+        return Fault(self.source.file, self.source.line(place), message)
+
+
+def _document(source: Source, floor: bool, providers: Mapping[str, ProviderFacts], faults: list[Fault]) -> _Read | None:
+    """One document, checked; its faults are added to `faults`, those of its valid rules even when others are not."""
+    before = len(faults)
+    try:
+        policy = EgressPolicy.model_validate(source.value)
+    except ValidationError as error:
+        faults.extend(_type_fault(source, detail) for detail in error.errors(include_input=False, include_url=False))
+        findings = rules_findings(_valid(source, "allow", AllowRule), _valid(source, "deny", DenyRule), providers)
+        faults.extend(Fault(source.file, source.line(place), message) for place, message in findings)
+        return None
+    rules = rules_findings(dict(enumerate(policy.allow)), dict(enumerate(policy.deny)), providers)
+    for place, message in (*document_findings(policy), *rules):
+        faults.append(Fault(source.file, source.line(place), message))
+    if len(faults) > before:
+        return None
+    return _Read(source, policy, floor, compile_document(policy, source.file, floor=floor, providers=providers))
+
+
+def _valid(source: Source, key: str, model: type[R]) -> dict[int, R]:
+    """The rules of a faulty document that are valid alone, so that one fault does not hide another."""
+    items = source.value.get(key) if isinstance(source.value, dict) else None
+    found: dict[int, R] = {}
+    for index, item in enumerate(items if isinstance(items, tuple) else ()):
+        try:
+            found[index] = model.model_validate(item)
+        except ValidationError:
+            continue
+    return found
+
+
+_TYPE_MESSAGES: Final = {
+    "string_type": "must be text; put it in quotes",
+    "tuple_type": "must be a list",
+    "model_type": "must be a mapping of keys to values",
+    "model_attributes_type": "must be a mapping of keys to values",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+    "too_short": "must not be empty",
+}
+
+
+def _type_fault(source: Source, detail: ErrorDetails) -> Fault:
+    place = [part for part in detail["loc"] if part not in {"record", "none"}]
+    return Fault(source.file, source.line(place), _type_message(detail, place))
+
+
+def _type_message(detail: ErrorDetails, place: Sequence[str | int]) -> str:
+    key = next((part for part in reversed(place) if isinstance(part, str)), "the document")
+    kind, values = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f'unknown key "{key}"{_closest(key, place)}'
+    if kind == "missing":
+        return f"{key} is missing"
+    if kind == "literal_error":
+        return f"{key} must be {values['expected']}"
+    if kind == "value_error":
+        return f"{key}: {values['error']}"
+    return f"{key} {_TYPE_MESSAGES[kind]}" if kind in _TYPE_MESSAGES else f"{key}: {detail['msg']}"
+
+
+def _closest(key: str, place: Sequence[str | int]) -> str:
+    model: Any = {"allow": AllowRule, "deny": DenyRule}.get(str(place[0]), EgressPolicy)
+    close = difflib.get_close_matches(key, list(model.model_fields), n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def _duplicates(documents: Sequence[_Read]) -> Iterator[Fault]:
+    first: dict[str, _Read] = {}
+    for found in documents:
+        earlier = first.setdefault(found.document.name, found)
+        if earlier is not found:
+            where = f"{earlier.source.file}:{earlier.source.line(('metadata', 'name'))}"
+            yield found.fault(
+                ("metadata", "name"), f'a document named "{found.document.name}" already stands at {where}'
+            )
+
+
+def _conflicts(documents: Sequence[_Read]) -> Iterator[Fault]:
+    at = {id(found.document): found for found in documents}
+    for number, (one, other) in enumerate(conflicts([found.document for found in documents])):
+        if number == MAX_CONFLICTS:
+            return
+        (document, rule), (other_document, other_rule) = sorted((one, other), key=lambda pair: _where(at, *pair))
+        file, line = _where(at, document, rule)
+        yield at[id(other_document)].fault(
+            other_rule.position,
+            f'"{other_rule.name}" and "{rule.name}" ({file}:{line}) can allow the same call equally specifically, with '
+            "different credentials: narrow one of them (host, path, operations, methods, subjects)",
+        )
+
+
+def _where(at: Mapping[int, _Read], document: Document, rule: Rule) -> tuple[str, int]:
+    found = at[id(document)]
+    return found.source.file, found.source.line(rule.position)
+
+
+def _digest(documents: Sequence[_Read], default: str) -> str:
+    """12 hexadecimal digits over what the documents say; file names, comments and order do not count."""
+    whole = hashlib.sha256(default.encode())
+    for found in sorted(documents, key=lambda found: found.document.name):
+        policy = found.policy
+        ordered = policy.model_copy(
+            update={
+                "allow": tuple(sorted(policy.allow, key=lambda rule: rule.name)),
+                "deny": tuple(sorted(policy.deny, key=lambda rule: rule.name)),
+            }
+        )
+        whole.update(b"\0floor\0" if found.floor else b"\0")
+        whole.update(ordered.model_dump_json(exclude_defaults=True).encode())
+    return whole.hexdigest()[:12]

@@ -1,0 +1,218 @@
+"""Rules as the decision uses them: patterns parsed, operations resolved, defaults filled in."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from policies.document import DEFAULT_TUNNEL_BYTES, AllowRule, Credential, DenyRule, EgressPolicy, Subject, split_tunnel
+from policies.facts import ProviderFacts
+from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, path_pattern
+
+Endpoint = tuple[str, str, int]
+"""(scheme, host, port), as canonical as a call's destination."""
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialUse:
+    """Which credential a call gets: record `name`, of the tenant or of the actor.
+
+    `placement` is (kind, name, format), kind one of header, query, cookie; None leaves it to the provider.
+    """
+
+    name: str
+    per: Literal["tenant", "actor"] = "tenant"
+    placement: tuple[str, str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an allow grants besides passage."""
+
+    credential: CredentialUse | None = None
+    networks: tuple[Network, ...] = ()
+    presigned: bool = False
+    mask: bool = True
+    errors: str = "problem"
+    plaintext: bool = False
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule:
+    """One rule of a document. None for a field means that the rule does not look at it."""
+
+    document: str
+    name: str
+    position: tuple[str, int]
+    """Where it stands: ("allow" or "deny", index)."""
+    soft: bool
+    """A deny that only warns: its document says `mode: warn` and is not the floor's."""
+    provider: str | None
+    host: HostPattern | None
+    provider_hosts: tuple[HostPattern, ...]
+    scheme: str | None
+    port: int | None
+    methods: frozenset[str] | None
+    access: Literal["read", "write"] | None
+    operations: frozenset[str] | None
+    paths: tuple[PathPattern, ...]
+    tunnel: bool
+    reason: str
+    effect: Effect
+
+    @property
+    def denies(self) -> bool:
+        return self.position[0] == "deny"
+
+    @property
+    def conditional(self) -> bool:
+        """Whether something inside the request, not only where it goes, decides if the rule matches."""
+        return bool(self.methods or self.access or self.operations is not None or self.paths)
+
+    def reaches(self, endpoint: Endpoint) -> bool:
+        """Whether the rule is about this scheme, host and port, leaving the provider aside."""
+        scheme, host, port = endpoint
+        if self.scheme not in (None, scheme) or self.port not in (None, port):
+            return False
+        if self.host is not None:
+            return self.host.matches(host)
+        return self.provider is None or any(pattern.matches(host) for pattern in self.provider_hosts)
+
+    def covers(self, endpoint: Endpoint, provider: str | None) -> bool:
+        """Whether the rule is about calls to this endpoint that the catalogue files under `provider`."""
+        if self.provider is None:
+            return self.reaches(endpoint)
+        if self.host is not None:
+            return provider in (None, self.provider) and self.reaches(endpoint)
+        if not self.denies:
+            return provider == self.provider and self.reaches(endpoint)
+        # A deny holds for every call in the provider's dialect, and for calls at its hosts that the catalogue
+        # cannot file at all.
+        return provider == self.provider or (provider is None and self.reaches(endpoint))
+
+    def host_rank(self, host: str) -> tuple[int, int]:
+        """How specifically the rule names `host` (see HostPattern.rank)."""
+        if self.host is not None:
+            return self.host.rank
+        return max((pattern.rank for pattern in self.provider_hosts if pattern.matches(host)), default=(0, 0))
+
+    def covers_method(self, method: str, write: bool) -> bool:
+        if self.methods is not None and method not in self.methods:
+            return False
+        return self.access is None or (self.access == "write") == write
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Document:
+    """One document, compiled."""
+
+    name: str
+    file: str
+    floor: bool
+    subjects: tuple[Subject, ...]
+    allows: tuple[Rule, ...]
+    denies: tuple[Rule, ...]
+
+    def concerns(self, tenant: str, agent: str, actor: str) -> bool:
+        """Whether one of the subjects is this caller."""
+        return any(
+            (subject.tenant is None or glob_matches(subject.tenant, tenant))
+            and (subject.agent is None or glob_matches(subject.agent, agent))
+            and (subject.actor is None or glob_matches(subject.actor, actor))
+            for subject in self.subjects
+        )
+
+
+def compile_document(
+    policy: EgressPolicy, file: str, *, floor: bool, providers: Mapping[str, ProviderFacts]
+) -> Document:
+    """A checked document with its rules compiled. `policy` must have passed `policies.checks`."""
+    name, soft = policy.metadata.name, policy.mode == "warn" and not floor
+    allows = [_allow(rule, name, ("allow", index), providers) for index, rule in enumerate(policy.allow)]
+    denies = [_deny(rule, name, ("deny", index), soft, providers) for index, rule in enumerate(policy.deny)]
+    return Document(name, file, floor, policy.subjects, tuple(allows), tuple(denies))
+
+
+def _allow(rule: AllowRule, document: str, position: tuple[str, int], providers: Mapping[str, ProviderFacts]) -> Rule:
+    plaintext = bool(rule.plaintext)
+    host, port = _target(rule)
+    effect = Effect(
+        credential=credential_use(rule),
+        networks=tuple(ipaddress.ip_network(network) for network in rule.networks),
+        presigned=rule.presigned == "allow",
+        mask=rule.mask,
+        errors=rule.errors,
+        plaintext=plaintext,
+        max_bytes=None if rule.tunnel is None else rule.max_bytes or DEFAULT_TUNNEL_BYTES,
+    )
+    facts = providers.get(rule.provider or "")
+    return Rule(
+        document, rule.name, position, False, rule.provider, host_pattern(host) if host else None,
+        facts.patterns if facts else (), "http" if plaintext else "https", port or (80 if plaintext else 443),
+        _methods(rule.methods), rule.access, _operations(rule.operations, facts), _paths(rule.paths),
+        rule.tunnel is not None, rule.reason, effect,
+    )  # fmt: skip
+
+
+def _deny(
+    rule: DenyRule, document: str, position: tuple[str, int], soft: bool, providers: Mapping[str, ProviderFacts]
+) -> Rule:
+    """A deny without a port holds on every port, and without `plaintext` on both schemes: less would fail open."""
+    scheme = None if rule.plaintext is None else "http" if rule.plaintext else "https"
+    host, port = _target(rule)
+    facts = providers.get(rule.provider or "")
+    return Rule(
+        document, rule.name, position, soft, rule.provider, host_pattern(host) if host else None,
+        facts.patterns if facts else (), scheme, port, _methods(rule.methods), rule.access,
+        _operations(rule.operations, facts), _paths(rule.paths), rule.tunnel is not None, rule.reason, _NO_EFFECT,
+    )  # fmt: skip
+
+
+_NO_EFFECT = Effect()
+
+
+def credential_use(rule: AllowRule) -> CredentialUse | None:
+    """The credential of an allow: as written; else the provider's name, of the tenant; else none."""
+    if isinstance(rule.credential, Credential):
+        return CredentialUse(rule.credential.name, rule.credential.per, _placement(rule.credential))
+    if rule.credential is None and rule.provider is not None:
+        return CredentialUse(rule.provider)
+    return None
+
+
+def _placement(credential: Credential) -> tuple[str, str, str] | None:
+    for kind in ("header", "query", "cookie"):
+        if name := getattr(credential, kind):
+            return kind, name, credential.format or "{value}"
+    return None
+
+
+def _target(rule: AllowRule | DenyRule) -> tuple[str | None, int | None]:
+    return (rule.host, rule.port) if rule.tunnel is None else split_tunnel(rule.tunnel)
+
+
+def _methods(methods: tuple[str, ...] | None) -> frozenset[str] | None:
+    return None if methods is None or "*" in methods else frozenset(methods)
+
+
+def _operations(globs: tuple[str, ...] | None, facts: ProviderFacts | None) -> frozenset[str] | None:
+    if globs is None or facts is None:
+        return None
+    return frozenset(matching_operations(globs, facts))
+
+
+def matching_operations(globs: Iterable[str], facts: ProviderFacts) -> Iterable[str]:
+    """The provider's operations that one of the globs names."""
+    for glob in globs:
+        if "*" not in glob:
+            yield glob
+        else:
+            yield from (operation for operation in facts.operations if glob_matches(glob, operation))
+
+
+def _paths(paths: tuple[str, ...] | None) -> tuple[PathPattern, ...]:
+    return tuple(path_pattern(path) for path in paths or ())

@@ -1,0 +1,199 @@
+"""The format of a provider file. `schema()` publishes it as JSON Schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from proxy.catalog.hosts import HostPattern, host_pattern, path_within
+from proxy.catalog.located import Location
+from proxy.catalog.operations import path_segments
+from signers.placement import Injection, Placement, check_placement, prepare
+
+Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
+# RFC 9110 sections 9.2.1 and 9.2.2.
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_IDEMPOTENT: Final = _READING | {"PUT", "DELETE"}
+
+
+def _checked_host(text: str) -> str:
+    host_pattern(text)
+    return text
+
+
+def _checked_path(text: str) -> str:
+    path_segments(text)
+    return text
+
+
+def _checked_base_path(text: str) -> str:
+    if text != "/" and (text.endswith("/") or "{" in text or not path_segments(text)):
+        raise ValueError(f"base path {text!r} must be / or literal segments without a slash at the end")
+    return text
+
+
+def _host_alone(value: Any) -> Any:
+    return {"host": value} if isinstance(value, str) else value
+
+
+def _one_as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Host = Annotated[str, AfterValidator(_checked_host)]
+BasePath = Annotated[str, AfterValidator(_checked_base_path)]
+PathTemplate = Annotated[str, AfterValidator(_checked_path)]
+OneLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class SiteDocument(_Strict):
+    """A host, and its base path where that is not the provider's. A host alone may be written as a string."""
+
+    host: Host
+    base_path: BasePath | None = None
+
+
+class PlacementDocument(_Strict):
+    """A position for a credential: a header, a query parameter or a cookie, and how the value is written there."""
+
+    header: str | None = None
+    query: str | None = None
+    cookie: str | None = None
+    format: str = Field("{value}", description="holds {value} once; 'Basic USER:{value}' is base64-encoded")
+
+    @model_validator(mode="after")
+    def _placeable(self) -> PlacementDocument:
+        if sum(name is not None for name in (self.header, self.query, self.cookie)) != 1:
+            raise ValueError("name exactly one of header, query and cookie")
+        check_placement(self.placement())
+        return self
+
+    def placement(self) -> Placement:
+        if self.header is not None:
+            return Placement("header", self.header, self.format)
+        if self.query is not None:
+            return Placement("query", self.query, self.format)
+        return Placement("cookie", self.cookie or "", self.format)
+
+
+class AuthDocument(_Strict):
+    """The record kinds that the provider takes, each with its default placement."""
+
+    bearer: PlacementDocument | None = None
+    api_key: PlacementDocument | None = None
+    basic: PlacementDocument | None = None
+
+    def placements(self) -> dict[str, Placement]:
+        kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
+        return {kind: document.placement() for kind, document in kinds.items() if document is not None}
+
+
+class PinDocument(_Strict):
+    """A version header, added when the caller sent none of that name."""
+
+    header: OneLine
+    value: OneLine
+
+    @model_validator(mode="after")
+    def _sendable(self) -> PinDocument:
+        self.injection()
+        return self
+
+    def injection(self) -> Injection:
+        # A pin is held to the same rules as a header of a record.
+        return prepare("headers", {"headers": {self.header: self.value}}, None, ())
+
+
+class OperationDocument(_Strict):
+    """One operation: its name, method or methods, whole path, and what repeating it would do."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,99}$")]
+    method: Annotated[list[Method], BeforeValidator(_one_as_list), Field(min_length=1)]
+    path: PathTemplate
+    write: bool | None = Field(None, description="default: false for GET, HEAD and OPTIONS")
+    idempotent: bool | None = Field(None, description="default: true for what does not write, PUT and DELETE")
+
+    def writes(self, method: str) -> bool:
+        return method not in _READING if self.write is None else self.write
+
+    def repeatable(self, method: str) -> bool:
+        return self.idempotent if self.idempotent is not None else not self.writes(method) or method in _IDEMPOTENT
+
+
+class ProviderDocument(_Strict):
+    """A file of the provider catalogue."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="also the name of the file")]
+    title: OneLine
+    verified: date = Field(description="the day on which this file was last compared with its sources")
+    source: Annotated[list[Annotated[str, Field(pattern=r"^https://\S+$")]], Field(min_length=1)]
+    hosts: Annotated[list[Annotated[SiteDocument, BeforeValidator(_host_alone)]], Field(min_length=1)]
+    base_path: BasePath = "/"
+    vars: dict[str, OneLine] = Field({}, description="what each variable of a host template means")
+    auth: AuthDocument
+    positions: list[PlacementDocument] = Field([], description="further positions in which it accepts a credential")
+    pins: list[PinDocument] = []
+    env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], OneLine] = {}
+    operations: list[OperationDocument] = []
+
+    def sites(self) -> list[tuple[HostPattern, str]]:
+        return [(host_pattern(site.host), site.base_path or self.base_path) for site in self.hosts]
+
+    def faults(self) -> Iterator[tuple[Location, str]]:
+        """What single values cannot show: (location, message) of each contradiction inside the file."""
+        yield from self._variable_faults()
+        yield from self._site_faults()
+        yield from self._pin_faults()
+        yield from self._operation_faults()
+        if not self.auth.placements():
+            yield ("auth",), "name at least one record kind: bearer, api_key or basic"
+
+    def _variable_faults(self) -> Iterator[tuple[Location, str]]:
+        used = {name for pattern, _ in self.sites() for name in pattern.variables}
+        for name in sorted(used - self.vars.keys()):
+            yield ("hosts",), f"variable {name!r} is not described in vars"
+        for name in sorted(self.vars.keys() - used):
+            yield ("vars", name), f"variable {name!r} stands in no host"
+
+    def _site_faults(self) -> Iterator[tuple[Location, str]]:
+        seen: set[tuple[str, str]] = set()
+        for number, (pattern, base_path) in enumerate(self.sites()):
+            if (pattern.text, base_path) in seen:
+                yield ("hosts", number), f"host {pattern.text!r} stands here twice with base path {base_path}"
+            seen.add((pattern.text, base_path))
+
+    def _pin_faults(self) -> Iterator[tuple[Location, str]]:
+        seen: set[str] = set()
+        for number, pin in enumerate(self.pins):
+            if pin.header.lower() in seen:
+                yield ("pins", number), f"header {pin.header!r} is pinned twice"
+            seen.add(pin.header.lower())
+
+    def _operation_faults(self) -> Iterator[tuple[Location, str]]:
+        names: set[str] = set()
+        shapes: dict[tuple[str, tuple[str, ...]], str] = {}
+        bases = {base_path for _, base_path in self.sites()}
+        for number, operation in enumerate(self.operations):
+            if operation.name in names:
+                yield ("operations", number, "name"), f"operation {operation.name!r} stands here twice"
+            names.add(operation.name)
+            if not any(path_within(operation.path, base) for base in bases):
+                yield ("operations", number, "path"), f"path {operation.path!r} is below no base path of this provider"
+            for method in operation.method:
+                first = shapes.setdefault((method, path_segments(operation.path)), operation.name)
+                if first != operation.name:
+                    yield ("operations", number, "path"), f"{method} {operation.path} is {first!r} already"
+
+
+def schema() -> dict[str, Any]:
+    """The format as JSON Schema (draft 2020-12), for editors."""
+    return ProviderDocument.model_json_schema(mode="validation") | {
+        "$schema": "https://json-schema.org/draft/2020-12/schema"
+    }

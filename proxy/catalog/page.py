@@ -1,0 +1,78 @@
+"""docs/providers.md, written from the catalogue: `python -m proxy.catalog.page > docs/providers.md`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+
+from proxy.catalog.lookup import Catalog
+from proxy.catalog.operations import Operation
+from proxy.catalog.provider import Provider
+from signers.placement import Placement
+
+_HEAD = """\
+# Providers
+
+Written from `providers/*.yaml` by `python -m proxy.catalog.page`; a test compares the two. How to add one:
+[adding-a-provider.md](adding-a-provider.md).
+
+An operation's name is what a policy rule lists under `operations` and what the audit line says. *Repeatable* means that
+sending the call twice has the effect of sending it once, so a failed attempt may be repeated. A call that matches no
+operation counts as a write.
+"""
+
+
+def providers_page(providers: Iterable[Provider]) -> str:
+    """The page as Markdown, providers in the order given."""
+    listed = list(providers)
+    index = (f"- [{provider.title}](#{provider.name}): `{provider.name}`" for provider in listed)
+    sections = ("\n".join(_section(provider)) for provider in listed)
+    return "\n".join([_HEAD, *index, "", "\n\n".join(sections), ""])
+
+
+def _section(provider: Provider) -> Iterator[str]:
+    yield f'<a id="{provider.name}"></a>'
+    yield f"## {provider.title}\n"
+    yield f"Verified {provider.verified.isoformat()} against {_joined(f'<{source}>' for source in provider.sources)}.\n"
+    yield f"- Hosts: {_joined(_site(site.host.text, site.base_path) for site in provider.sites)}"
+    yield from (f"- `{{{name}}}` (a record's `vars`): {meaning}" for name, meaning in provider.variables.items())
+    yield from (f"- Record kind `{kind}`: {_written(placement)}" for kind, placement in provider.auth.items())
+    yield f"- Cleared from the caller's request: {_joined(_place(place) for place in provider.positions)}"
+    for name, value in provider.pins:
+        yield f"- Version: `{name.decode()}: {value.decode()}`, unless the caller names one"
+    if provider.env:
+        yield f"- Dummies for SDKs: {_joined(f'`{name}={value}`' for name, value in provider.env.items())}"
+    yield from _operation_table(provider.operations)
+
+
+def _operation_table(operations: Iterable[Operation]) -> Iterator[str]:
+    yield "\n| operation | method | path | effect | repeatable |\n|---|---|---|---|---|"
+    rows: dict[str, list[Operation]] = {}
+    for operation in operations:
+        rows.setdefault(operation.name, []).append(operation)
+    for name, same in rows.items():
+        methods = ", ".join(operation.method for operation in same)
+        effect, repeatable = "write" if same[0].write else "read", "yes" if same[0].idempotent else "no"
+        yield f"| `{name}` | {methods} | `{same[0].path}` | {effect} | {repeatable} |"
+
+
+def _site(host: str, base_path: str) -> str:
+    return f"`{host}`" if base_path == "/" else f"`{host}` below `{base_path}`"
+
+
+def _place(placement: Placement) -> str:
+    kind = "query parameter" if placement.kind == "query" else placement.kind
+    return f"{kind} `{placement.name}`"
+
+
+def _written(placement: Placement) -> str:
+    form = placement.format.replace("{value}", "…")
+    return f"`{placement.name}: {form}`" if placement.kind == "header" else f"{_place(placement)} as `{form}`"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return ", ".join(parts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(providers_page(Catalog.load(Catalog.builtin_dir()).providers.values()))

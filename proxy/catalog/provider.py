@@ -1,0 +1,78 @@
+"""One provider, as the stages see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import NamedTuple
+
+from proxy.catalog.hosts import HostPattern
+from proxy.catalog.operations import Operation, OperationIndex
+from signers.placement import Placement
+
+
+class Site(NamedTuple):
+    """A host of a provider and the path below which it is that provider's ("/", or without a slash at the end)."""
+
+    host: HostPattern
+    base_path: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Provider:
+    """What one file of the catalogue says, compiled. Compared by identity: a reloaded catalogue has new ones.
+
+    sites       every (host, base path) at which a call is this provider's
+    auth        default placement of each record kind the provider takes
+    positions   every placement in which the provider accepts a credential, cleared before one is injected
+    pins        version headers (name, value), each added when the caller sent none of that name
+    env         variables that SDKs want set, with values of the right shape that are no secrets
+    variables   what each variable of a host template means, for the operator
+    verified    the day on which the file was last compared with `sources`
+    """
+
+    name: str
+    title: str
+    sites: tuple[Site, ...]
+    base_path: str
+    auth: Mapping[str, Placement]
+    positions: tuple[Placement, ...]
+    pins: tuple[tuple[bytes, bytes], ...]
+    env: Mapping[str, str]
+    operations: tuple[Operation, ...]
+    variables: Mapping[str, str]
+    verified: date
+    sources: tuple[str, ...]
+    hosts: tuple[str, ...] = field(init=False)
+    """Exact hosts and templates, as written."""
+    exact_hosts: frozenset[str] = field(init=False)
+    operation_names: frozenset[str] = field(init=False)
+    _index: OperationIndex = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        hosts = dict.fromkeys(site.host.text for site in self.sites)
+        object.__setattr__(self, "hosts", tuple(hosts))
+        object.__setattr__(self, "exact_hosts", frozenset(s.host.text for s in self.sites if s.host.exact))
+        object.__setattr__(self, "operation_names", frozenset(operation.name for operation in self.operations))
+        object.__setattr__(self, "_index", OperationIndex(self.operations))
+
+    def matches(self, host: str) -> bool:
+        """Whether a canonical host is one of this provider's, by name or by template."""
+        return host in self.exact_hosts or any(site.host.matches(host) for site in self.sites)
+
+    def hosts_for(self, variables: Mapping[str, str]) -> frozenset[str]:
+        """The exact hosts, and those that a record's `vars` make of the templates they fill completely.
+
+        Raises ValueError naming a variable that is not one DNS label.
+        """
+        filled = (site.host.filled(variables) for site in self.sites)
+        return frozenset(host for host in filled if host is not None)
+
+    def placement_for(self, kind: str) -> Placement | None:
+        """Where a record of this kind goes; None when the provider takes no such kind or it places itself."""
+        return self.auth.get(kind)
+
+    def operation(self, method: str, path: str | None) -> Operation | None:
+        """The operation of a decoded path; None when it is unknown or the path is ambiguous (None)."""
+        return None if path is None else self._index.find(method, path)

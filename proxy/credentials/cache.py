@@ -1,0 +1,267 @@
+"""Records read from the store, remembered for a while: bounded, read once at a time, fair between tenants.
+
+Each entry lives on three marks of one clock:
+
+    refresh_at    until then it is used as it is
+    usable_until  until then it is used too, while one read runs in the background
+    after that    the call waits for a read
+
+After a good read the marks are 4/5 of `ttl` and `ttl` from the moment the read began, so that a rotated or deleted
+record is noticed within `ttl`. While the store fails, a record read before goes on being used up to `stale` seconds
+beyond its `ttl` (as stale-if-error in RFC 5861 section 4), and reads are tried in the background at growing distances.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from proxy.credentials.record import Record, RecordError, parse_record
+from proxy.credentials.store import NotFound, Store
+from proxy.errors import StoreError
+from proxy.model import Caller
+
+log = logging.getLogger(__name__)
+
+ReadResult = Literal["ok", "missing", "invalid", "error"]
+OnRead = Callable[[str, ReadResult, Caller], None]
+"""Told of every store read: the record's path, what came of it, and whose call caused it."""
+
+OnRequest = Callable[[ReadResult, float], None]
+"""Told of the same for metrics: what came of it, and how many seconds it took."""
+
+NEVER: Final = float("-inf")
+REFRESH_AHEAD: Final = 0.8
+MAX_RETRY: Final = 30.0
+"""Seconds between two tries to read a record while the store fails and an older reading of it is used, at most."""
+MAX_EMPTY_RETRY: Final = 5.0
+"""The same while there is none to use: calls are refused meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """Times in seconds.
+
+    ttl         how long a record counts as current after the start of its read
+    stale       how much longer it is used while the store fails
+    negative    how long a missing or unusable record is remembered as such
+    retry       first distance between reads while the store fails; doubles up to MAX_RETRY
+    wait        how long one call waits for a read
+    entries     records remembered at once
+    per_tenant  store reads of one tenant at once
+    """
+
+    ttl: float = 60.0
+    stale: float = 600.0
+    negative: float = 5.0
+    retry: float = 1.0
+    wait: float = 15.0
+    entries: int = 10_000
+    per_tenant: int = 4
+
+
+class Key(NamedTuple):
+    """What makes a record one: the tenant, the actor where the credential is the actor's (else None), its name."""
+
+    tenant: str
+    actor: str | None
+    credential: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A record as read, with its version."""
+
+    record: Record
+    version: int
+
+
+class Entry:
+    """What is known of one record. `prepared` belongs to the resolver and is emptied when the record changes."""
+
+    __slots__ = (
+        "failures",
+        "fault",
+        "flight",
+        "key",
+        "loaded",
+        "path",
+        "prepared",
+        "problem",
+        "read_at",
+        "refresh_at",
+        "unchanged_at",
+        "usable_until",
+    )
+
+    def __init__(self, key: Key, path: str) -> None:
+        self.key = key
+        self.path = path
+        self.loaded: Loaded | None = None
+        self.problem: ReadResult = "error"
+        """Why `loaded` is None; means nothing while it is not."""
+        self.fault = ""
+        self.prepared: dict[Any, Any] = {}
+        self.flight: asyncio.Task[None] | None = None
+        self.failures = 0
+        self.read_at = NEVER
+        self.refresh_at = NEVER
+        self.usable_until = NEVER
+        self.unchanged_at = NEVER
+        """When a forced read last found nothing new."""
+
+    def found(self, loaded: Loaded, began: float, limits: CacheLimits) -> None:
+        """A good read that began at `began`. What was prepared from an equal record stays."""
+        if self.loaded != loaded:
+            self.loaded = loaded
+            self.prepared.clear()
+        self.failures = 0
+        self.read_at = began
+        self.refresh_at = began + limits.ttl * REFRESH_AHEAD
+        self.usable_until = began + limits.ttl
+
+    def unusable(self, problem: ReadResult, fault: str, began: float, limits: CacheLimits) -> None:
+        """The store answered, and there is no record, or none that can be used: what was known before is void."""
+        self.loaded = None
+        self.prepared.clear()
+        self.problem, self.fault = problem, fault
+        self.failures = 0
+        self.refresh_at = self.usable_until = began + min(limits.negative, limits.ttl)
+
+    def failed(self, now: float, limits: CacheLimits) -> None:
+        """The store did not answer: a record within its bound is kept, and the next read is put off."""
+        self.failures += 1
+        pause = limits.retry * 2.0 ** min(self.failures - 1, 10)
+        bound = self.read_at + limits.ttl + limits.stale
+        if self.loaded is not None and now < bound:
+            self.refresh_at = min(now + min(pause, MAX_RETRY), bound)
+            self.usable_until = bound
+            return
+        self.loaded = None
+        self.prepared.clear()
+        self.problem, self.fault = "error", ""
+        self.refresh_at = self.usable_until = now + min(pause, MAX_EMPTY_RETRY)
+
+
+class TenantSlots:
+    """At most `limit` holders at once for each tenant; tenants that hold nothing take no memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._slots: dict[str, tuple[asyncio.Semaphore, list[None]]] = {}
+
+    @asynccontextmanager
+    async def hold(self, tenant: str) -> AsyncIterator[None]:
+        """Hold one of the tenant's slots, waiting for it first come, first served."""
+        slot = self._slots.setdefault(tenant, (asyncio.Semaphore(self._limit), []))
+        semaphore, users = slot
+        users.append(None)
+        try:
+            async with semaphore:
+                yield
+        finally:
+            users.pop()
+            if not users:
+                self._slots.pop(tenant, None)
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+
+class RecordCache:
+    """Entries by Key, least recently used out first. `clock` is the clock of every `now` handed to this package."""
+
+    def __init__(
+        self,
+        store: Store,
+        limits: CacheLimits,
+        clock: Callable[[], float],
+        on_read: OnRead,
+        on_request: OnRequest,
+    ) -> None:
+        self.limits = limits
+        self.entries: OrderedDict[Key | tuple[str, str | None, str], Entry] = OrderedDict()
+        self.clock = clock
+        self._store = store
+        self._on_read = on_read
+        self._on_request = on_request
+        self._slots = TenantSlots(limits.per_tenant)
+        self._flights: set[asyncio.Task[None]] = set()
+
+    def entry(self, key: Key, path: str) -> Entry:
+        """The entry of `key`, made empty when there is none, and now the most recently used."""
+        entry = self.entries.get(key)
+        if entry is None:
+            entry = self.entries[key] = Entry(key, path)
+            if len(self.entries) > self.limits.entries:
+                self.entries.popitem(last=False)
+        else:
+            self.entries.move_to_end(key)
+        return entry
+
+    def refresh(self, entry: Entry, caller: Caller) -> asyncio.Task[None]:
+        """The one read of this entry that is under way, started if there is none. It outlives whoever waits for it."""
+        if entry.flight is None:
+            entry.flight = asyncio.get_running_loop().create_task(self._read(entry, caller))
+            self._flights.add(entry.flight)
+            entry.flight.add_done_callback(self._landed)
+        return entry.flight
+
+    async def wait(self, entry: Entry, caller: Caller) -> bool:
+        """Wait for a read of this entry, at most `limits.wait`; whether it came. It survives its callers."""
+        done, _ = await asyncio.wait({self.refresh(entry, caller)}, timeout=self.limits.wait)
+        for flight in done:
+            flight.result()
+        return bool(done)
+
+    def forget(self, tenant: str | None = None, credential: str | None = None) -> None:
+        """Drop what is known: of everything, of one tenant, or of one credential. The next call reads the store."""
+        for key, entry in list(self.entries.items()):
+            if tenant in (None, entry.key.tenant) and credential in (None, entry.key.credential):
+                del self.entries[key]
+
+    async def close(self) -> None:
+        """Cancel reads under way and wait until they are gone."""
+        for flight in list(self._flights):
+            flight.cancel()
+        await asyncio.gather(*self._flights, return_exceptions=True)
+        self.entries.clear()
+
+    async def _read(self, entry: Entry, caller: Caller) -> None:
+        try:
+            async with self._slots.hold(entry.key.tenant):
+                began = self.clock()
+                result = await self._read_once(entry, began)
+                self._on_request(result, self.clock() - began)
+            self._on_read(entry.path, result, caller)
+        finally:
+            entry.flight = None
+
+    async def _read_once(self, entry: Entry, began: float) -> ReadResult:
+        try:
+            stored = await self._store.read(entry.path)
+            loaded = Loaded(parse_record(entry.path, stored.fields), stored.version)
+        except NotFound:
+            entry.unusable("missing", "", began, self.limits)
+            return "missing"
+        except RecordError as error:
+            log.warning("unusable %s", error)
+            entry.unusable("invalid", error.reason, began, self.limits)
+            return "invalid"
+        except StoreError as error:
+            log.warning("cannot read %s: %s", entry.path, error)
+            entry.failed(self.clock(), self.limits)
+            return "error"
+        entry.found(loaded, began, self.limits)
+        return "ok"
+
+    def _landed(self, flight: asyncio.Task[None]) -> None:
+        self._flights.discard(flight)
+        if not flight.cancelled() and (error := flight.exception()) is not None:
+            # Its text could hold anything; its type is enough to look it up.
+            log.error("reading a record failed unexpectedly: %s", type(error).__name__)

@@ -1,0 +1,274 @@
+"""From a caller and a rule's credential to Material usable now, for this destination.
+
+The warm path is two dictionary look-ups and no awaitable. Everything else is in `proxy.credentials.cache`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, Literal, NamedTuple, NoReturn, Protocol, cast
+
+from proxy.credentials.cache import CacheLimits, Entry, Key, Loaded, OnRead, OnRequest, RecordCache
+from proxy.credentials.paths import PathTemplates
+from proxy.credentials.record import Value
+from proxy.credentials.store import Store
+from proxy.errors import GatewayError
+from proxy.model import Caller, Destination, Material
+from signers.placement import Injection, Placement
+
+log = logging.getLogger(__name__)
+
+FORCED_PAUSE: Final = 1.0
+"""Seconds between a forced read that found nothing new and the next: provoked 401s must not load the store."""
+MAX_PREPARED: Final = 64
+"""Prepared forms of one record: one for each provider and placement that policies name."""
+
+
+class CredentialUse(Protocol):
+    """What a rule says of its credential. `placement` is (kind, name, format), or None for the provider's own."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def per(self) -> Literal["tenant", "actor"]: ...
+    @property
+    def placement(self) -> tuple[str, str, str] | None: ...
+
+
+class Provider(Protocol):
+    """What is needed of a catalogue entry."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def positions(self) -> Iterable[Placement]: ...
+    def placement_for(self, kind: str, /) -> Placement | None: ...
+    def hosts_for(self, vars: Mapping[str, str], /) -> frozenset[str]: ...
+
+
+class Prepare(Protocol):
+    """Makes the wire form of a record; ValueError, without the value, when that cannot be done."""
+
+    def __call__(
+        self, kind: str, fields: Mapping[str, Value], placement: Placement | None, positions: Iterable[Placement], /
+    ) -> Injection: ...
+
+
+class Prepared(NamedTuple):
+    """Material made for one provider object: a reloaded catalogue brings a new object, and so new material."""
+
+    provider: Provider | None
+    material: Material
+
+
+class Resolver:
+    """Finds credentials.
+
+    store    where records are read
+    prepare  makes a record's wire form (signers.placement.prepare)
+    clock    seconds, the same clock as every `now` passed in
+    paths    where records stand
+    limits   of the cache
+<<<<<<< HEAD
+    masks_of prepares the secret's renderings for the search through replies
+    on_read  told of every store read, for the audit's `credential_read` line
+=======
+    on_read     told of every store read, for the audit's `credential_read` line
+    on_request  told of its result and seconds, for metrics
+>>>>>>> credentials
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        prepare: Prepare,
+        *,
+        clock: Callable[[], float],
+        paths: PathTemplates | None = None,
+        limits: CacheLimits | None = None,
+        on_read: OnRead = lambda path, result, caller: None,
+<<<<<<< HEAD
+        masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
+=======
+        on_request: OnRequest = lambda result, seconds: None,
+>>>>>>> credentials
+    ) -> None:
+        self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
+        self._entries = self._cache.entries
+        self._prepare = prepare
+        self._masks_of = masks_of
+        self._paths = paths or PathTemplates()
+        self._warm = 0
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def resolve(
+        self, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination, now: float
+    ) -> Material | Awaitable[Material]:
+        """Material for one call: at once when the record is fresh in the cache, else an awaitable of it.
+
+        Raises (or the awaitable raises) GatewayError: `credential_missing`, `credential_disabled`,
+        `credential_unbound`, `credential_unavailable`.
+        """
+        # None, not "": a call without an actor must never meet a tenant's entry through a rule that says `per: actor`.
+        key = (caller.tenant, caller.actor if use.per == "actor" else None, use.name)
+        entry = self._entries.get(key)
+        if entry is not None and now < entry.refresh_at:
+            prepared = entry.prepared.get((use.placement, provider.name if provider is not None else ""))
+            if prepared is not None and prepared.provider is provider and destination.host in prepared.material.hosts:
+                self._entries.move_to_end(key)
+                self._warm += 1
+                material: Material = prepared.material
+                return material
+        return self._resolve(caller, use, provider, destination, now)
+
+    async def reread(self, caller: Caller, use: CredentialUse, used: Material) -> bool:
+        """Read the record again after a provider refused `used`; whether it is another one now, or gone.
+
+        True means: resolve again, and repeat the call once if its body allows. A store that does not answer changes
+        nothing: False. Calls refused together share one read.
+        """
+        entry = self._entry(caller, use)
+        while not _replaced(entry, use, used):
+            if self._cache.clock() < entry.unchanged_at + FORCED_PAUSE:
+                return False
+            before, joined = entry.loaded, entry.flight is not None
+            if not await self._cache.wait(entry, caller):
+                return False
+            if before is not None and entry.loaded != before:
+                return True
+            # A read that was under way already may have missed the change: finding nothing new in it does not count.
+            if not joined and not _replaced(entry, use, used):
+                entry.unchanged_at = self._cache.clock()
+                return False
+        return True
+
+    def invalidate(self, tenant: str | None = None, credential: str | None = None) -> None:
+        """Forget records, so that the next call reads the store: all, a tenant's, or a credential's."""
+        self._cache.forget(tenant, credential)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Resolutions so far by (source, result): source "cache" or "store"; result "ok" or a refusal's code."""
+        return dict(self._counts + Counter({("cache", "ok"): self._warm}))
+
+    async def close(self) -> None:
+        """Stop reads under way. The store is closed by its owner."""
+        await self._cache.close()
+
+    def _entry(self, caller: Caller, use: CredentialUse) -> Entry:
+        path = self._paths.path(caller.tenant, caller.actor, use.name, use.per)
+        return self._cache.entry(Key(caller.tenant, caller.actor if use.per == "actor" else None, use.name), path)
+
+    def _resolve(
+        self, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination, now: float
+    ) -> Material | Awaitable[Material]:
+        entry = self._entry(caller, use)
+        if now >= entry.usable_until:
+            return self._await(entry, caller, use, provider, destination)
+        if now >= entry.refresh_at:
+            self._cache.refresh(entry, caller)
+        return self._counted("cache", entry, use, provider, destination, now)
+
+    async def _await(
+        self, entry: Entry, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination
+    ) -> Material:
+        if not await self._cache.wait(entry, caller):
+            self._counts["store", "credential_unavailable"] += 1
+            raise GatewayError(
+                "credential_unavailable", "The credential store has not answered in time.", retry_after=1
+            )
+        return self._counted("store", entry, use, provider, destination, self._cache.clock())
+
+    def _counted(
+        self,
+        source: str,
+        entry: Entry,
+        use: CredentialUse,
+        provider: Provider | None,
+        destination: Destination,
+        now: float,
+    ) -> Material:
+        try:
+            material = self._material(entry, use, provider, now)
+            if destination.host not in material.hosts:
+                raise _unbound(entry, destination)
+        except GatewayError as refusal:
+            self._counts[source, refusal.code.name] += 1
+            raise
+        self._counts[source, "ok"] += 1
+        return material
+
+    def _material(self, entry: Entry, use: CredentialUse, provider: Provider | None, now: float) -> Material:
+        loaded = entry.loaded
+        if loaded is None:
+            _refuse(entry, now)
+        if loaded.record.disabled:
+            raise GatewayError("credential_disabled", f"{_subject(entry)} is switched off.")
+        form = (use.placement, provider.name if provider is not None else "")
+        prepared = entry.prepared.get(form)
+        if prepared is None or prepared.provider is not provider:
+            if len(entry.prepared) >= MAX_PREPARED:
+                entry.prepared.clear()
+            prepared = entry.prepared[form] = Prepared(provider, self._make(entry, loaded, use, provider))
+        material: Material = prepared.material
+        return material
+
+    def _make(self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None) -> Material:
+        record = loaded.record
+        placement = _placement(use, provider, record.kind)
+        try:
+            injection = self._prepare(record.kind, record.fields, placement, provider.positions if provider else ())
+        except ValueError as error:
+            log.warning("unusable record %s: %s", entry.path, error)
+            raise GatewayError(
+                "credential_missing", f"{_subject(entry)} is stored, but this rule or provider cannot use its kind."
+            ) from None
+        hosts = record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
+        masks = self._masks_of(injection.masks) if injection.masks else None
+        return Material(_label(use, loaded), hosts, injection, record.expires, masks)
+
+
+def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:
+    if use.placement is not None:
+        where, name, shape = use.placement
+        return Placement(cast('Literal["header", "query", "cookie"]', where), name, shape)
+    return provider.placement_for(kind) if provider is not None else None
+
+
+def _label(use: CredentialUse, loaded: Loaded) -> str:
+    return f"{use.name}@{loaded.version}"
+
+
+def _replaced(entry: Entry, use: CredentialUse, used: Material) -> bool:
+    """Whether the store is known to hold something else than `used` by now, or nothing."""
+    if entry.loaded is None:
+        return entry.problem != "error"
+    return _label(use, entry.loaded) != used.name
+
+
+def _subject(entry: Entry) -> str:
+    """How a refusal names the record: by tenant, actor and credential, so that an operator finds it."""
+    owner = f"tenant {entry.key.tenant!r}"
+    if entry.key.actor is not None:
+        owner = f"actor {entry.key.actor!r} of {owner}"
+    return f"Credential {entry.key.credential!r} of {owner}"
+
+
+def _refuse(entry: Entry, now: float) -> NoReturn:
+    if entry.problem == "missing":
+        raise GatewayError("credential_missing", f"{_subject(entry)} is not stored.")
+    if entry.problem == "invalid":
+        raise GatewayError("credential_missing", f"{_subject(entry)} is stored but cannot be used: {entry.fault}.")
+    raise GatewayError(
+        "credential_unavailable",
+        "The credential store cannot be read just now.",
+        retry_after=max(1, math.ceil(entry.refresh_at - now)),
+    )
+
+
+def _unbound(entry: Entry, destination: Destination) -> GatewayError:
+    return GatewayError(
+        "credential_unbound", f"{_subject(entry)} is not meant for {destination.host}; nothing was sent there."
+    )

@@ -1,0 +1,72 @@
+"""What every credential store offers, and what it may raise.
+
+A store keeps records: mappings of JSON values, one for each path below its mount ("tenants/acme/slack"). It knows
+nothing of what the fields mean; `proxy.credentials.record` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from proxy.errors import SluicegateError, StoreError
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stored:
+    """One record as the store holds it. `version` grows with every write of that path."""
+
+    fields: Fields
+    version: int
+
+    def __repr__(self) -> str:
+        return f"Stored(•••, version={self.version})"
+
+
+class NotFound(SluicegateError):
+    """No live record at that path. `version` is the last one it had: 0 when there never was any, or none is known."""
+
+    def __init__(self, path: str, version: int = 0) -> None:
+        self.path = path
+        self.version = version
+        super().__init__(f"{path}: no such record")
+
+
+class Conflict(StoreError):
+    """A compare-and-set write found another version than the one it expected. Read again, merge, write again."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: it was changed meanwhile")
+
+
+class Store(Protocol):
+    """Where records live. Every method may raise StoreError, whose text names what failed and holds no secret, and
+    ValueError for a path that proxy.credentials.paths.check_path refuses."""
+
+    async def start(self) -> None:
+        """Ready the store: log in, or check that its files can be read. Called once, before anything else."""
+
+    async def read(self, path: str) -> Stored:
+        """The live record at `path`. Raises NotFound."""
+
+    async def write(self, path: str, fields: Fields, expected_version: int | None) -> int:
+        """Replace the record at `path` whole and return its new version.
+
+        `expected_version` is the version it must have now, 0 when there must be no live record, None for "whatever it
+        is". Raises Conflict.
+        """
+
+    async def delete(self, path: str) -> None:
+        """Make `path` read as NotFound. Raises NotFound when it already does."""
+
+    async def list(self, prefix: str) -> list[str]:
+        """Paths of records at or below `prefix` ("" for all), sorted.
+
+        A deleted one may still be among them where only a read can tell.
+        """
+
+    async def close(self) -> None:
+        """Give up sockets, threads and background work. The store is of no use afterwards."""

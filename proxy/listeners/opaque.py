@@ -1,0 +1,114 @@
+"""An uninspected tunnel (`tunnel:` rules): opened once the upstream has accepted, and only for TLS that names the host."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from policies.decide import Allowed
+from proxy.errors import GatewayError
+from proxy.listeners.client_hello import UNRECOGNIZED_NAME, parse
+from proxy.listeners.target import names_host
+from proxy.model import Call, Caller
+from proxy.pipeline import Pipeline, Served
+from proxy.upstream.dial import Dialler
+from proxy.upstream.exchange import Exchange
+from proxy.wire.server_connection import ServerConnection
+from proxy.wire.tls import Transport
+
+ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
+HELLO_SECONDS: Final = 10.0
+
+
+class OpaqueTunnel:
+    """One CONNECT that a `tunnel:` rule allows."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        dialler: Dialler,
+        call: Call,
+        connection: ServerConnection,
+        caller: Caller,
+        allowed: Allowed,
+    ) -> None:
+        self._pipeline = pipeline
+        self._dialler = dialler
+        self._allowed = allowed
+        self._exchange: Served = pipeline.tunnel(call, connection, caller, allowed)
+
+    def open(self) -> None:
+        self._exchange.later(self._dial())
+
+    async def _dial(self) -> None:
+        exchange = self._exchange
+        exchange.stage = "exchange"
+        destination = exchange.call.destination
+        found = self._pipeline.addresses.resolve(destination.host, destination.port, self._allowed.networks)
+        addresses = found if isinstance(found, tuple) else await found
+        upstream, _ = await self._dialler.open(destination, addresses)
+        exchange.attempts = 1
+        exchange.sent_at = time.monotonic()
+        exchange.connection.write(ESTABLISHED)
+        exchange.reply_to.status = 200
+        exchange.reply_to.started = True
+        client, received = exchange.connection.detach()
+        exchange.connection.hop = exchange  # the tunnel's client may still leave before its hello
+        hello = _HelloFirst(exchange, client, upstream, self._allowed.max_bytes)
+        self._pipeline.watched.add(hello)
+        hello.begin(received, self._pipeline.watched.discard)
+
+
+class _HelloFirst(asyncio.Protocol):
+    """Holds the client's first bytes until the hello is whole and names the host; then both sides are relayed."""
+
+    def __init__(self, exchange: Exchange, client: Transport, upstream: Transport, cap: int | None) -> None:
+        self._exchange = exchange
+        self._client = client
+        self._upstream = upstream
+        self._cap = cap
+        self._received = b""
+        self._deadline = time.monotonic() + HELLO_SECONDS
+
+    def begin(self, received: bytes, leave: Callable[[_HelloFirst], None]) -> None:
+        self._leave = leave
+        self._client.set_protocol(self)
+        if received:
+            self.data_received(received)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        try:
+            hello = parse(self._received)
+        except ValueError:
+            self._refuse("What came through the tunnel is not TLS.")
+            return
+        if hello is None:
+            return
+        host = self._exchange.call.destination.host
+        if hello.server_name is None or not names_host(hello.server_name, host):
+            self._client.write(UNRECOGNIZED_NAME)
+            self._refuse("The TLS server name differs from the tunnel's host.")
+            return
+        self._done()
+        self._exchange.relay((self._client, self._received), (self._upstream, b""), self._cap)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._done()
+        self._upstream.abort()
+        self._exchange.client_gone()
+
+    def tick(self, now: float) -> None:
+        if now > self._deadline:
+            self._refuse("No TLS hello came through the tunnel.")
+
+    def _refuse(self, why: str) -> None:
+        self._done()
+        self._upstream.abort()
+        self._client.close()
+        self._exchange.end_tunnel(GatewayError("destination_mismatch", why))
+
+    def _done(self) -> None:
+        self._leave(self)

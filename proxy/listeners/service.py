@@ -1,0 +1,102 @@
+"""What the listeners share: connections counted, calls made, refusals answered."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from proxy.errors import GatewayError
+from proxy.identity.chain import Chain
+from proxy.model import Call, Destination, ListenerKind, Presented, RequestHead
+from proxy.pipeline import Pipeline
+from proxy.wire.framing import Limits
+from proxy.wire.server_connection import Patience, ServerConnection
+
+
+class Terms(NamedTuple):
+    """What holds for every client connection."""
+
+    limits: Limits
+    patience: Patience
+    connections: int
+    """Client connections at once, over all listeners."""
+
+
+class Connections:
+    """The client connections of all listeners."""
+
+    def __init__(self, most: int) -> None:
+        self.open: set[ServerConnection] = set()
+        self.draining = False
+        self._most = most
+
+    def add(self, connection: ServerConnection) -> bool:
+        """False when there are too many."""
+        self.open.add(connection)
+        connection.draining = self.draining
+        return len(self.open) <= self._most
+
+    def remove(self, connection: ServerConnection) -> None:
+        self.open.discard(connection)
+
+    def drain(self) -> None:
+        """From now on every reply is its connection's last."""
+        self.draining = True
+        for connection in tuple(self.open):
+            connection.drain()
+
+
+class Service(ABC):
+    """Base of the listeners and of a tunnel's inside: makes calls of requests and hands them to the pipeline."""
+
+    kind: ListenerKind
+
+    def __init__(self, pipeline: Pipeline, chain: Chain, terms: Terms, connections: Connections) -> None:
+        self.pipeline = pipeline
+        self.chain = chain
+        self.terms = terms
+        self.limits = terms.limits
+        self.patience = terms.patience
+        self.connections = connections
+
+    def opened(self, connection: ServerConnection) -> bool:
+        if self.connections.add(connection):
+            return True
+        self.refuse(GatewayError("overloaded", "Too many client connections are open.", retry_after=1), connection)
+        return True
+
+    def closed(self, connection: ServerConnection) -> None:
+        self.connections.remove(connection)
+
+    @abstractmethod
+    def request(self, head: RequestHead, connection: ServerConnection) -> None:
+        """Makes a call of a request, or refuses it."""
+
+    def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
+        self.pipeline.reject(error, connection, self.kind, None)
+
+    def call(
+        self,
+        head: RequestHead,
+        connection: ServerConnection,
+        destination: Destination,
+        target: bytes,
+        presented: Presented | None = None,
+    ) -> Call:
+        section = head.section
+        if presented is None:
+            presented = section.presented
+            if connection.certificate is not None:
+                presented = presented._replace(certificate=connection.certificate)
+        return Call(
+            call_id=self.pipeline.call_ids.next(),
+            listener=self.kind,
+            method=head.method,
+            destination=destination,
+            target=target,
+            section=section,
+            started=time.monotonic(),
+            minor=head.minor,
+            presented=presented,
+        )

@@ -1,0 +1,370 @@
+"""The request's path: who is calling, may it leave, with which credential; then it is signed, sent and accounted for.
+
+    Call → Caller → Route → Allowed → Material → request bytes → reply → AuditRecord
+
+Each stage takes the value of the one before, so none can be left out. A stage that may have to wait (identity,
+credential) returns its value or an awaitable of it, and only then is a task made: a call whose caller is known and
+whose credential is cached runs to the write upstream without one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol, TypeVar
+
+from policies.decide import Allowed, Denied
+from policies.matchers import decode_path
+from policies.policy_set import PolicySet
+from proxy.audit.metrics import Metrics
+from proxy.audit.rendering import PathTemplates
+from proxy.audit.sink import AuditSink
+from proxy.catalog import Catalog
+from proxy.credentials.resolve import Resolver
+from proxy.errors import SAFE_METHODS, GatewayError
+from proxy.identity.chain import Chain
+from proxy.model import AuditRecord, Call, Caller, Destination, ListenerKind, Material, Route
+from proxy.responses.delivery import Delivery
+from proxy.responses.kinds import blame_of, kind_of
+from proxy.responses.masking import Masks
+from proxy.responses.problem import render
+from proxy.upstream.exchange import Exchange, Means, Order, Timeouts
+from proxy.upstream.rendering import NOTHING, request_bytes
+from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.wire.pool import Pool, PoolKey
+from proxy.wire.server_connection import ServerConnection
+from proxy.wire.sweep import Sweep
+from proxy.wire.tunnel import OpaqueRelay
+from signers.edit import presigned
+
+log = logging.getLogger("sluicegate.pipeline")
+T = TypeVar("T")
+
+
+class Snapshot(NamedTuple):
+    """What reviewed files say, replaced whole when they change."""
+
+    policies: PolicySet
+    catalog: Catalog
+
+
+class RouteOptions(Protocol):
+    """Operational choices by provider or host (`routes:` of the configuration)."""
+
+    def timeouts(self, provider: str, host: str) -> Timeouts: ...
+
+
+class Served(Exchange):
+    """An exchange with what its stages found out, for the audit record."""
+
+    caller: Caller | None = None
+    route: Route | None = None
+    allowed: Allowed | None = None
+    denied: Denied | None = None
+    credential: str = ""
+    record: AuditRecord | None = None
+
+
+class CallIds:
+    """Unique ids, short and cheap: a random prefix for each process and a count."""
+
+    __slots__ = ("_count", "_prefix")
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(6).hex()
+        self._count = 0
+
+    def next(self) -> str:
+        self._count += 1
+        return f"{self._prefix}-{self._count:x}"
+
+
+class Pipeline:
+    """Runs calls. `snapshot` may be assigned at any time; a call uses the one that it finds when it is decided."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        credentials: Resolver,
+        addresses: AddressResolver,
+        pool: Pool,
+        routes: RouteOptions,
+        audit: AuditSink,
+        metrics: Metrics,
+        in_flight: int,
+        sweep: Sweep,
+    ) -> None:
+        self.snapshot = snapshot
+        self.call_ids = CallIds()
+        self.running: set[Served] = set()
+        self.relays: set[OpaqueRelay] = set()
+        self.addresses = addresses
+        self.routes = routes
+        self._credentials = credentials
+        self._audit = audit
+        self._metrics = metrics
+        self._in_flight = in_flight
+        self._paths = PathTemplates()
+        self.watched = sweep.members
+        self._means = Means(pool, self.relays, self._finished, self._broken)
+
+    # The path, from top to bottom.
+
+    def begin(self, call: Call, connection: ServerConnection, chain: Chain) -> None:
+        """Takes a call from a listener. Its reply, or our refusal, goes to the connection."""
+        exchange = Served(call, connection, Delivery(connection, call), self._means)
+        self.running.add(exchange)
+        self._guard(exchange, lambda: self._identify(exchange, chain))
+
+    def _identify(self, exchange: Served, chain: Chain) -> None:
+        exchange.stage = "identity"
+        if len(self.running) > self._in_flight:
+            raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
+        caller = chain.identify(exchange.call.presented, time.time())
+        self._then(exchange, caller, Caller, lambda known: self._decide(exchange, chain, known))
+
+    def _decide(self, exchange: Served, chain: Chain, caller: Caller) -> None:
+        exchange.stage = "policy"
+        exchange.caller = caller
+        snapshot, call = self.snapshot, exchange.call
+        if call.rule:
+            call.destination = _rule_destination(snapshot, caller, call.rule)
+        route = exchange.route = self._route(snapshot, caller, call)
+        provider, operation = route.provider, route.operation
+        name = provider.name if provider is not None else None
+        plan = snapshot.policies.plan(caller.tenant, caller.agent, caller.actor, call.destination, name)
+        verdict = plan.decide(
+            call.method, route.path, operation.name if operation else None, write=_writes(route, call.method)
+        )
+        if isinstance(verdict, Denied):
+            exchange.denied = verdict
+            self._metrics.policy_decision("denied", "enforce")
+            raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
+        self._metrics.policy_decision(*(("would_deny", "warn") if verdict.would_deny else ("allowed", "enforce")))
+        exchange.allowed = verdict
+        self._resolve(exchange, chain, caller, route, verdict)
+
+    def _resolve(self, exchange: Served, chain: Chain, caller: Caller, route: Route, allowed: Allowed) -> None:
+        exchange.stage = "credential"
+        call, use = exchange.call, allowed.credential
+        if use is not None and presigned(call.target):
+            if not allowed.presigned:
+                raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
+            use = None
+        if use is None:
+            self._sign(exchange, chain, route, allowed, None)
+            return
+        material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
+        self._then(exchange, material, Material, lambda known: self._sign(exchange, chain, route, allowed, known))
+
+    def _sign(self, exchange: Served, chain: Chain, route: Route, allowed: Allowed, material: Material | None) -> None:
+        exchange.stage = "sign"
+        call, provider = exchange.call, route.provider
+        injection = material.injection if material is not None else NOTHING
+        if material is not None:
+            exchange.credential = material.name
+            exchange.renew = lambda _: self._renew(exchange, chain, route, allowed, material)
+            if allowed.mask and isinstance(material.masks, Masks):
+                exchange.reply_to.mask(material.masks)
+        head = request_bytes(call, injection, provider.pins if provider is not None else (), chain.is_session)
+        if call.section.websocket or _writes(route, call.method):
+            self._audit.opened(self._record(exchange))
+        name, destination = provider.name if provider is not None else "", call.destination
+        exchange.send(
+            Order(
+                head=head,
+                key=PoolKey(destination, ""),
+                addresses=lambda: self.addresses.resolve(destination.host, destination.port, allowed.networks),
+                timeouts=self.routes.timeouts(name, destination.host),
+                provider=name,
+                idempotent=route.operation is not None and route.operation.idempotent,
+                trailers_dropped=injection.clears,
+            )
+        )
+
+    def tunnel(self, call: Call, connection: ServerConnection, caller: Caller, allowed: Allowed) -> Served:
+        """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
+        exchange = Served(call, connection, Delivery(connection, call), self._means)
+        exchange.caller, exchange.allowed = caller, allowed
+        self.running.add(exchange)
+        self._metrics.policy_decision("allowed", "enforce")
+        self._audit.opened(self._record(exchange))
+        return exchange
+
+    # What the stages need.
+
+    def _guard(self, exchange: Served, stage: Callable[[], None]) -> None:
+        try:
+            stage()
+        except GatewayError as error:
+            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+        except Exception as error:
+            self._broken(exchange, error)
+            exchange.fail(GatewayError("internal", "The proxy met an error of its own."))
+
+    def _then(self, exchange: Served, value: T | Awaitable[T], kind: type[T], stage: Callable[[T], None]) -> None:
+        """Goes on with a stage's value: at once when it is there, in a task when it has to be waited for."""
+        if isinstance(value, kind):
+            stage(value)
+        else:
+            exchange.later(self._waited(exchange, value, stage))  # type: ignore[arg-type]
+
+    async def _waited(self, exchange: Served, value: Awaitable[T], stage: Callable[[T], None]) -> None:
+        try:
+            found = await value
+        except GatewayError as error:
+            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            return
+        self._guard(exchange, lambda: stage(found))
+
+    @staticmethod
+    def _route(snapshot: Snapshot, caller: Caller, call: Call) -> Route:
+        destination = call.destination
+        path = decode_path(call.target.partition(b"?")[0])
+        provider = snapshot.catalog.find(destination.host, path)
+        if provider is None:
+            dialect = snapshot.policies.dialect(caller.tenant, caller.agent, caller.actor, destination)
+            provider = snapshot.catalog.by_name(dialect) if dialect else None
+        operation = provider.operation(call.method, path) if provider is not None else None
+        return Route(provider, operation, path)
+
+    async def _renew(
+        self, exchange: Served, chain: Chain, route: Route, allowed: Allowed, used: Material
+    ) -> bytes | None:
+        """After a provider's 401: the head with the record as it is now, if that is another one."""
+        caller, use, call = exchange.caller, allowed.credential, exchange.call
+        assert caller is not None
+        assert use is not None
+        if not await self._credentials.reread(caller, use, used):
+            return None
+        found = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
+        material = found if isinstance(found, Material) else await found
+        exchange.credential = material.name
+        if allowed.mask and isinstance(material.masks, Masks):
+            exchange.reply_to.mask(material.masks)
+        pins = route.provider.pins if route.provider is not None else ()
+        return request_bytes(call, material.injection, pins, chain.is_session)
+
+    # Ends.
+
+    def _broken(self, exchange: Exchange, error: Exception) -> None:
+        log.error("internal error", exc_info=error, extra={"call_id": exchange.call.call_id, "stage": exchange.stage})
+
+    def _finished(self, exchange: Exchange) -> None:
+        assert isinstance(exchange, Served)
+        self.running.discard(exchange)
+        now = time.monotonic()
+        record = exchange.record or self._record(exchange)
+        upstream = now - exchange.sent_at if exchange.sent_at else 0.0
+        duration = now - exchange.call.started
+        _close(record, exchange, duration, upstream)
+        self._metrics.call_closed(record, duration, upstream)
+        if exchange.attempts:
+            self._metrics.attempt(record.provider, record.outcome)
+        self._audit.write(record)
+
+    def _record(self, exchange: Served) -> AuditRecord:
+        call, caller, route, allowed = exchange.call, exchange.caller, exchange.route, exchange.allowed
+        operation = route.operation if route is not None else None
+        decided = allowed if allowed is not None else exchange.denied
+        path = route.path if route is not None else decode_path(call.target.partition(b"?")[0])
+        exchange.record = AuditRecord(
+            time=self._audit.clock.stamp(time.time()),
+            call_id=call.call_id,
+            listener=call.listener,
+            tenant=caller.tenant if caller else "",
+            actor=caller.actor if caller else "",
+            agent=caller.agent if caller else "",
+            provider=route.provider.name if route is not None and route.provider is not None else "other",
+            operation=operation.name if operation else "",
+            method=call.method,
+            host=call.destination.host,
+            path=self._paths.of(path, operation.path if operation else None),
+            rule=(decided.rule or "") if decided is not None else "",
+            policy=(decided.policy or "") if decided is not None else "",
+            credential=exchange.credential,
+        )
+        return exchange.record
+
+    def reject(
+        self, error: GatewayError, connection: ServerConnection, listener: ListenerKind, destination: Destination | None
+    ) -> None:
+        """Answers what no call could be made of, and accounts for it. The connection stays if it can."""
+        call_id, keep = self.call_ids.next(), connection.keeps
+        reply = render(error, call_id, "", keep)
+        self.account(error, call_id, listener, destination, len(reply))
+        connection.write(reply)
+        connection.end_reply(keep)
+
+    def account(
+        self,
+        error: GatewayError,
+        call_id: str,
+        listener: ListenerKind,
+        destination: Destination | None,
+        bytes_out: int = 0,
+        caller: Caller | None = None,
+    ) -> None:
+        """Leaves the record of something that was refused before it was a call."""
+        record = AuditRecord(
+            time=self._audit.clock.stamp(time.time()),
+            call_id=call_id,
+            listener=listener,
+            tenant=caller.tenant if caller else "",
+            actor=caller.actor if caller else "",
+            agent=caller.agent if caller else "",
+            provider="other",
+            host=destination.host if destination else "",
+            status=error.status,
+            outcome="denied" if error.code.kind == "permission" else "error",
+            kind=error.code.kind,
+            code=error.code.name,
+            blame=error.blame,
+            stage="listener",
+            rule=error.rule or "",
+            bytes_out=bytes_out,
+        )
+        self._metrics.call_closed(record, 0.0, None)
+        self._audit.write(record)
+
+
+def _rule_destination(snapshot: Snapshot, caller: Caller, rule: str) -> Destination:
+    """Base-URL mode: the host of a rule of this caller's."""
+    found = snapshot.policies.base_url(caller.tenant, caller.agent, caller.actor, rule)
+    if found is None:
+        raise GatewayError("policy_denied", f"No provider, and no rule for this agent, is called {rule!r}.")
+    return Destination(*found)
+
+
+def _writes(route: Route, method: str) -> bool:
+    """Whether the call may change something: the catalogue's word, a write where it does not know the operation, and
+    the method's meaning where there is no catalogue (RFC 9110 section 9.2.1)."""
+    if route.operation is not None:
+        return route.operation.write
+    return route.provider is not None or method not in SAFE_METHODS
+
+
+def _close(record: AuditRecord, exchange: Served, duration: float, upstream: float) -> None:
+    """Fills in how a call ended."""
+    error, reply, allowed = exchange.error, exchange.reply_to, exchange.allowed
+    record.status = reply.status
+    record.outcome = exchange.outcome
+    record.stage = exchange.stage
+    record.credential = exchange.credential
+    record.attempts = exchange.attempts
+    record.duration_ms = round(duration * 1000, 3)
+    record.upstream_ms = round(upstream * 1000, 3)
+    record.bytes_in = exchange.bytes_in
+    record.bytes_out = reply.bytes_out
+    if error is not None:
+        record.kind, record.code, record.blame = error.code.kind, error.code.name, error.blame
+    elif exchange.outcome == "ok":
+        kind = kind_of(reply.status)
+        if kind is not None:
+            record.outcome, record.kind, record.code, record.blame = "error", kind, "provider_error", blame_of(kind)
+        elif allowed is not None and allowed.would_deny:
+            record.code = "would_deny"
+    elif exchange.outcome == "canceled":
+        record.blame = "caller"

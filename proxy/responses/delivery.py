@@ -1,0 +1,174 @@
+"""The reply on its way to the client: head rendered, credential masked, body framed anew, or a refusal of our own."""
+
+from __future__ import annotations
+
+
+from proxy.errors import GatewayError
+from proxy.model import Call, Headers
+from proxy.responses.kinds import kind_of
+from proxy.responses.links import pointing_back
+from proxy.responses.masking import CompressedGuard, Masks, PlainMasker, Reflected, masker
+from proxy.responses.problem import render
+from proxy.wire.chunks import frame, frame_end
+from proxy.wire.reply_head import ReplyHead, ReplySection
+from proxy.wire.server_connection import ServerConnection
+
+_LENGTH, _CODING = b"content-length", b"transfer-encoding"
+
+
+def _block(lines: Headers) -> bytes:
+    parts: list[bytes] = []
+    for name, value in lines:
+        parts += (name, b": ", value, b"\r\n")
+    return b"".join(parts)
+
+
+class Delivery:
+    """Writes one call's reply to the client's connection. Nothing here waits.
+
+    `started` says whether the reply's head has left (after that only `cut` can tell the client of a failure);
+    `status` and `bytes_out` are for the audit record; `hits` counts maskings.
+    """
+
+    __slots__ = (
+        "_call", "_chunked", "_connection", "_left", "_masker", "_masks", "_pending",
+        "bytes_out", "hits", "keep", "started", "status",
+    )  # fmt: skip
+
+    def __init__(self, connection: ServerConnection, call: Call) -> None:
+        self._connection = connection
+        self._call = call
+        self._masks: Masks | None = None
+        self._masker: PlainMasker | CompressedGuard | None = None
+        self._pending = b""
+        self._chunked = False
+        self._left: int | None = None
+        self.keep = False
+        self.started = False
+        self.status = 0
+        self.bytes_out = 0
+        self.hits = 0
+
+    def mask(self, masks: Masks | None) -> None:
+        """From now on replies are searched for these renderings."""
+        self._masks = masks
+
+    def interim(self, head: ReplyHead) -> None:
+        """Passes a 1xx on, without what frames or closes: an HTTP/1.0 client does not know them (RFC 9110 15.2)."""
+        if self._call.minor == 0 or self.started:
+            return
+        lines = [line for line in head.section.kept if line[0].lower() not in (_LENGTH, _CODING)]
+        self._connection.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (head.status, head.reason, self._masked(_block(lines))))
+
+    def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None:
+        """The final head. It waits for the body bytes that came with it, so that both leave in one write."""
+        section, call = head.section, self._call
+        connection = self._connection
+        close_delimited = not bodiless and section.length is None and not section.chunked
+        self.status = head.status
+        self._left = 0 if bodiless else section.length
+        self._chunked = not bodiless and call.minor == 1 and (section.chunked or close_delimited)
+        self.keep = connection.keeps and (bodiless or self._chunked or section.length is not None)
+        parts = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason), self._lines(section, bodiless)]
+        if close_delimited and self._chunked:
+            parts.append(b"Transfer-Encoding: chunked\r\n")
+        parts.append(b"Sluicegate-Call-Id: %b\r\n" % call.call_id.encode("ascii"))
+        kind = kind_of(head.status)
+        if kind is not None:
+            parts.append(b"Sluicegate-Error-Kind: %b\r\nSluicegate-Error-Source: provider\r\n" % kind.encode("ascii"))
+        parts.append(extra)
+        if not self.keep:
+            parts.append(b"Connection: close\r\n")
+        elif call.minor == 0:
+            parts.append(b"Connection: keep-alive\r\n")
+        parts.append(b"\r\n")
+        if self._masks is not None and not bodiless:
+            self._masker = masker(self._masks, section.coding)
+        self._pending = b"".join(parts)
+        if not more:
+            self._send(b"")
+
+    def _lines(self, section: ReplySection, bodiless: bool) -> bytes:
+        """The header block, remembered with the section while nothing that it depends on changes."""
+        call = self._call
+        plain = not (section.pointing and call.segment) and call.minor == 1 and not (bodiless and self.status < 300)
+        key = (self._masks, plain)
+        if plain and section.memo is not None and section.memo[0] == key:
+            return section.memo[1]
+        lines = section.kept
+        if not plain:
+            lines = self._adapted(lines, section)
+        block = self._masked(_block(lines))
+        if plain:
+            section.memo = (key, block)
+        return block
+
+    def _adapted(self, lines: Headers, section: ReplySection) -> Headers:
+        call = self._call
+        if section.pointing and call.segment:
+            lines = pointing_back(lines, call)
+        if call.minor == 0:
+            lines = [line for line in lines if line[0].lower() != _CODING]
+        if self.status == 204:
+            lines = [line for line in lines if line[0].lower() not in (_LENGTH, _CODING)]  # RFC 9110 section 8.6
+        return lines
+
+    def _masked(self, block: bytes) -> bytes:
+        if self._masks is None:
+            return block
+        covered, hits = self._masks.cover(block)
+        self.hits += hits
+        return covered
+
+    def body(self, payload: bytes) -> None:
+        """Body bytes, unframed. Raises `upstream_protocol` when a compressed body gives the credential away."""
+        if self._left is not None:
+            self._left -= len(payload)
+        if self._masker is not None:
+            try:
+                payload = self._masker.feed(payload, self._left == 0)
+            except Reflected:
+                self.hits += 1
+                raise GatewayError(
+                    "upstream_protocol", "The provider's compressed answer holds the credential that was sent."
+                ) from None
+        self._send(payload)
+
+    def _send(self, payload: bytes) -> None:
+        self.bytes_out += len(payload)
+        if self._chunked and payload:
+            payload = frame(payload)
+        if self._pending:
+            payload = self._pending + payload
+            self._pending = b""
+            self.started = True
+        if payload:
+            self._connection.write(payload)
+
+    def end(self, trailers: Headers) -> None:
+        """The reply is whole."""
+        if self._masker is not None:
+            self.hits += self._masker.hits
+            self._send(self._masker.end())
+        elif self._pending:
+            self._send(b"")
+        if self._chunked:
+            self._connection.write(self._masked(frame_end(trailers)))
+        self._connection.end_reply(self.keep)
+
+    def cut(self) -> None:
+        """The reply cannot be ended truthfully: the client must see that."""
+        self._connection.cut()
+
+    def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None:
+        """A refusal of ours in place of a reply."""
+        self.status = error.status
+        self.keep = self._connection.keeps
+        self._pending = b""
+        self.started = True
+        reply = render(
+            error, self._call.call_id, self._call.method, self.keep, provider=provider, idempotent=idempotent
+        )
+        self.bytes_out = len(reply)
+        self._connection.write(reply)
+        self._connection.end_reply(self.keep)

@@ -1,0 +1,86 @@
+"""The files that settings name: are they there, and are the secret ones private?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from proxy.errors import ConfigurationError, Fault
+from proxy.hardening import check_private
+from proxy.settings.identity import Identity
+from proxy.settings.model import Settings
+from proxy.settings.store import FileStore, VaultStore
+from proxy.settings.traffic import Listener
+
+Place = tuple[str | int, ...]
+
+
+def file_faults(settings: Settings) -> list[Fault]:
+    """A fault, at the line of its key, for each file that is missing, unreadable or shared though it is secret.
+
+    The embedded store and its key may be missing, since the first `secrets set` makes them.
+    """
+    faults = [_unreadable(settings, place, path) for place, path in _public_files(settings)]
+    faults += [_shared(settings, place, path) for place, path in _secret_files(settings)]
+    return [fault for fault in faults if fault is not None]
+
+
+def _public_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
+    if settings.upstream.extra_ca_file is not None:
+        yield ("upstream", "extra_ca_file"), settings.upstream.extra_ca_file
+    yield from _identity_files(("identity",), settings.identity)
+    for number, listener in enumerate(settings.listeners):
+        yield from _listener_files(("listeners", number), listener)
+
+
+def _listener_files(place: Place, listener: Listener) -> Iterator[tuple[Place, Path]]:
+    if listener.identity is not None:
+        yield from _identity_files((*place, "identity"), listener.identity)
+    if listener.tls is not None:
+        yield (*place, "tls", "cert"), listener.tls.cert
+        if listener.tls.client_ca is not None:
+            yield (*place, "tls", "client_ca"), listener.tls.client_ca
+
+
+def _identity_files(place: Place, identity: Identity) -> Iterator[tuple[Place, Path]]:
+    for number, member in enumerate(identity.chain):
+        here = (*place, "chain", number)
+        if member.kind == "service_account" and member.jwks_file is not None:
+            yield (*here, "jwks_file"), member.jwks_file
+        if member.kind == "session_token":
+            for index, issuer in enumerate(member.issuers):
+                if issuer.jwks_file is not None:
+                    yield (*here, "issuers", index, "jwks_file"), issuer.jwks_file
+
+
+def _secret_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
+    for number, listener in enumerate(settings.listeners):
+        if listener.tls is not None:
+            yield ("listeners", number, "tls", "key"), listener.tls.key
+    store = settings.store
+    if isinstance(store, FileStore):
+        yield from ((("store", name), path) for name, path in _made_later(store) if path.exists())
+    elif isinstance(store, VaultStore):
+        for name in ("token_file", "secret_id_file"):
+            path = getattr(store.auth, name, None)
+            if path is not None:
+                yield ("store", "auth", name), path
+
+
+def _made_later(store: FileStore) -> tuple[tuple[str, Path], ...]:
+    return ("path", store.path), ("key_file", store.key_file)
+
+
+def _unreadable(settings: Settings, place: Place, path: Path) -> Fault | None:
+    if path.is_file() and os.access(path, os.R_OK):
+        return None
+    return settings.fault(place, f"{path} cannot be read" if path.exists() else f"{path} does not exist")
+
+
+def _shared(settings: Settings, place: Place, path: Path) -> Fault | None:
+    try:
+        check_private(path)
+    except ConfigurationError as error:
+        return settings.fault(place, f"{path} {error.faults[0].message}")
+    return None

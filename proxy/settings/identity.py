@@ -1,0 +1,132 @@
+"""`identity:` who a call belongs to, as a chain of identifiers; the first that claims the call decides."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from proxy.settings.base import FilePath, Name, NameOrStar, OneOrMore, Section, as_written
+
+# RFC 8725 section 3.1: the operator pins the algorithms; HMAC ones would turn a public key into a shared secret.
+Algorithm = Literal["ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"]
+
+
+class StaticIdentity(Section):
+    """Every call on the listener belongs to one tenant and agent."""
+
+    kind: Literal["static"]
+    tenant: Name = Field(description="Tenant of every call.")
+    agent: Name = Field(description="Agent of every call.")
+    actor: Name | Literal[""] = Field("", description="Actor (the person the agent works for), if there is one.")
+
+
+class KeySource(Section):
+    """Where an issuer's public keys are found: exactly one of a file and a URL."""
+
+    jwks_file: FilePath | None = Field(None, description="JSON Web Key Set (RFC 7517) on disk.")
+    jwks_url: str | None = Field(None, description="The same over https; fetched again when a key id is unknown.")
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _https(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith("https://"):
+            raise ValueError("must start with https://")
+        return value
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> KeySource:
+        if (self.jwks_file is None) == (self.jwks_url is None):
+            raise ValueError("needs exactly one of jwks_file and jwks_url")
+        return self
+
+
+class Claims(Section):
+    """Names of the claims that name the caller."""
+
+    tenant: str = Field("tenant", description="Claim of the tenant.", min_length=1)
+    agent: str = Field("agent", description="Claim of the agent.", min_length=1)
+    actor: str = Field("actor", description="Claim of the actor.", min_length=1)
+
+
+class Issuer(KeySource):
+    """One party whose session tokens are accepted."""
+
+    issuer: str = Field(description="The `iss` claim, compared exactly.", min_length=1)
+    audience: OneOrMore = Field(description="Accepted `aud` values: one or a list.", min_length=1)
+    algorithms: tuple[Algorithm, ...] = Field(description="Accepted signature algorithms.", min_length=1)
+    tenants: tuple[NameOrStar, ...] = Field(
+        description="Tenants this issuer may speak for; `*` means all.", min_length=1
+    )
+    claims: Claims = Field(as_written({}), description="In which claims the caller is named.")
+
+
+class SessionTokenIdentity(Section):
+    """Signed session tokens (JWT) whose claims name tenant, agent and actor."""
+
+    kind: Literal["session_token"]
+    leeway: int = Field(60, ge=0, le=300, description="Seconds of clock difference that are forgiven.")
+    issuers: tuple[Issuer, ...] = Field(description="Whose tokens are accepted.", min_length=1)
+    revocations_file: FilePath | None = Field(None, description="List of revoked token ids (`jti`), one on a line.")
+
+
+class ServiceAccountIdentity(KeySource):
+    """Kubernetes service-account tokens, checked offline against the cluster's key set."""
+
+    kind: Literal["service_account"]
+    issuer: str = Field(description="The cluster's issuer.", min_length=1)
+    audience: OneOrMore = Field(description="Accepted `aud` values: one or a list.", min_length=1)
+    algorithms: tuple[Algorithm, ...] = Field(("RS256", "ES256"), description="Accepted signature algorithms.")
+    leeway: int = Field(60, ge=0, le=300, description="Seconds of clock difference that are forgiven.")
+    tenant: str = Field("{namespace}", description="Tenant: text with `{namespace}` or `{name}` of the account.")
+    agent: str = Field("{name}", description="Agent: text with `{namespace}` or `{name}` of the account.")
+    tenants: tuple[NameOrStar, ...] = Field(
+        description="Tenants the cluster may speak for; `*` means all.", min_length=1
+    )
+
+
+class ClientCertificateIdentity(Section):
+    """Client certificates, trusted through the listener's `tls.client_ca`."""
+
+    kind: Literal["client_certificate"]
+    spiffe: str | None = Field(None, description="Pattern of the URI name: `spiffe://td/{tenant}/{agent}`.")
+    dns: str | None = Field(None, description="Pattern of the DNS name: `{agent}.{tenant}.agents.example`.")
+    tenants: tuple[NameOrStar, ...] = Field(
+        description="Tenants the bundle may speak for; `*` means all.", min_length=1
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> ClientCertificateIdentity:
+        if (self.spiffe is None) == (self.dns is None):
+            raise ValueError("needs exactly one of spiffe and dns")
+        return self
+
+
+Member = Annotated[
+    StaticIdentity | SessionTokenIdentity | ServiceAccountIdentity | ClientCertificateIdentity,
+    Field(discriminator="kind"),
+]
+
+
+class Identity(Section):
+    """A chain, or a mapping `{chain: […], per_call: …}`; a bare list means the chain."""
+
+    chain: tuple[Member, ...] = Field(description="Identifiers in the order in which they are asked.", min_length=1)
+    per_call: Literal["required", "optional"] = Field(
+        "optional", description="`required` refuses a call without a `Sluicegate-Session` of its own."
+    )
+
+    @model_validator(mode="after")
+    def _static_stands_alone(self) -> Identity:
+        if len(self.chain) > 1 and any(member.kind == "static" for member in self.chain):
+            raise ValueError("a static identity claims every call, so it must be the only member of its chain")
+        if self.per_call == "required" and self.chain[0].kind == "static":
+            raise ValueError("per_call: required needs an identifier that reads tokens, not static")
+        return self
+
+
+def _bare_chain(value: object) -> object:
+    return {"chain": value} if isinstance(value, list | tuple) else value
+
+
+IdentityChain = Annotated[Identity, BeforeValidator(_bare_chain)]

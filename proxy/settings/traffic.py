@@ -1,0 +1,108 @@
+"""How traffic comes in and goes out: listeners, limits, routes and the outside world."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from proxy.settings.base import BindAddress, FilePath, Section, as_written
+from proxy.settings.identity import IdentityChain
+
+Seconds = Annotated[float, Field(gt=0, le=86400)]
+
+
+class ListenerTls(Section):
+    """TLS on a listener's own socket."""
+
+    cert: FilePath = Field(description="Certificate chain, PEM.")
+    key: FilePath = Field(description="Private key, PEM, readable by its owner only.")
+    client_ca: FilePath | None = Field(None, description="Bundle that client certificates must chain to.")
+
+
+class Listener(Section):
+    """One socket that agents connect to."""
+
+    kind: Literal["proxy", "base-url"] = Field(
+        description="`proxy`: absolute-form and CONNECT. `base-url`: `/{provider}/…`, `/{rule}/…`."
+    )
+    bind: BindAddress = Field(description="HOST:PORT; a host that is not loopback needs `tls`.")
+    tls: ListenerTls | None = Field(None, description="TLS on this socket.")
+    identity: IdentityChain | None = Field(None, description="Replaces the top-level `identity` on this listener.")
+
+    @model_validator(mode="after")
+    def _cleartext_stays_on_the_machine(self) -> Listener:
+        if self.tls is None and not self.bind.loopback:
+            raise ValueError(f"{self.bind} can be reached from other machines, so it needs tls: {{cert, key}}")
+        return self
+
+
+class Limits(Section):
+    """Bounds that keep one caller from exhausting the process."""
+
+    request_target: int = Field(16384, ge=256, description="Bytes of a request target; over it 414.")
+    head: int = Field(65536, ge=1024, description="Bytes of a request's or reply's head; over it 431 (502).")
+    header_lines: int = Field(256, ge=8, description="Header lines of one message.")
+    chunk_line: int = Field(1024, ge=16, description="Bytes of a chunk's size line with its extensions.")
+    trailers: int = Field(8192, ge=0, description="Bytes of a trailer section.")
+    interim_replies: int = Field(16, ge=1, description="1xx replies before the final one.")
+    client_connections: int = Field(4096, ge=1, description="Client connections of the whole process.")
+    in_flight: int = Field(2048, ge=1, description="Calls running at once; over it 503 `overloaded`.")
+    request_head_seconds: Seconds = Field(4, description="For a request's head, from its first byte.")
+    stalled_body_seconds: Seconds = Field(4, description="Longest gap before 16 KB of a request body have come.")
+    request_body_seconds: Seconds = Field(60, description="Longest gap between two pieces of a request body.")
+    keepalive_seconds: Seconds = Field(300, description="For an idle client connection.")
+    grace_seconds: Seconds = Field(25, description="After SIGTERM, for running exchanges to end.")
+
+
+class Timeouts(Section):
+    """Seconds for each phase of an exchange with an upstream."""
+
+    connect: Seconds = Field(10, description="Name look-up, TCP and TLS handshake together.")
+    head: Seconds = Field(300, description="From the request's last byte to the reply's head.")
+    read: Seconds = Field(300, description="Longest gap between two pieces of a reply body.")
+    idle: Seconds = Field(60, description="How long an unused connection is kept.")
+
+
+class Retries(Section):
+    """Repeats of calls that are safe to repeat."""
+
+    attempts: int = Field(3, ge=1, le=10, description="Attempts in all; 1 turns repeats off.")
+    max_wait: float = Field(10, ge=0, le=300, description="Seconds waited between attempts, all together.")
+
+
+class Pool(Section):
+    """Connections to one destination."""
+
+    connections: int = Field(256, ge=1, description="Connections at most.")
+    waiting: int = Field(1024, ge=0, description="Calls that may wait for one; over it 503 `overloaded`.")
+
+
+class RouteSettings(Section):
+    """Operational choices for a provider or a host."""
+
+    timeouts: Timeouts = Field(as_written({}), description="Phases of an exchange.")
+    retries: Retries = Field(as_written({}), description="Repeats.")
+    pool: Pool = Field(as_written({}), description="Connections.")
+
+
+class Upstream(Section):
+    """How this instance reaches the outside."""
+
+    extra_ca_file: FilePath | None = Field(None, description="Roots trusted beside the system's, PEM.")
+    proxy: str | None = Field(None, description="Parent proxy for every outbound connection: http://HOST:PORT.")
+
+    @field_validator("proxy")
+    @classmethod
+    def _proxy_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            parts = urlsplit(value)
+            ok = parts.scheme == "http" and bool(parts.hostname) and bool(parts.port) and parts.path in {"", "/"}
+        except ValueError:
+            ok = False
+        if not ok or parts.username is not None or parts.query or parts.fragment:
+            raise ValueError("must be http://HOST:PORT and hold no user or password")
+        return value.rstrip("/")

@@ -1,0 +1,182 @@
+"""New upstream connections: TCP to a checked address, through a parent proxy if there is one, and verified TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from proxy.errors import GatewayError
+from proxy.model import Destination
+from proxy.wire.client_connection import ClientConnection
+from proxy.wire.framing import Limits
+from proxy.wire.pool import Addresses, Ended, PoolKey
+from proxy.wire.tls import TlsTransport, Transport
+
+_PARENT_REPLY_LIMIT: Final = 16_384
+
+
+class Parent(NamedTuple):
+    """A proxy that all outbound connections go through. `authorization` is a whole Proxy-Authorization value."""
+
+    host: str
+    port: int
+    authorization: str = ""
+
+    @staticmethod
+    def of(host: str, port: int, username: str = "", password: str = "") -> Parent:
+        if not username:
+            return Parent(host, port)
+        pair = base64.b64encode(f"{username}:{password}".encode()).decode()
+        return Parent(host, port, f"Basic {pair}")
+
+
+def client_context(extra_roots: Path | None) -> ssl.SSLContext:
+    """Verifies against the system's roots and, beside them, those of `extra_roots`. TLS 1.2 or later, HTTP/1.1 only.
+
+    The common name is not looked at (RFC 9110 section 4.3.4 knows only the subject alternative name).
+    """
+    context = ssl.create_default_context()
+    if extra_roots is not None:
+        context.load_verify_locations(cafile=str(extra_roots))
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class _Joint(asyncio.Protocol):
+    """Stands above a transport until its TLS is up or a parent proxy has answered."""
+
+    def __init__(self) -> None:
+        self.ready: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.transport: Transport | None = None
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        if isinstance(transport, TlsTransport) and not self.ready.done():
+            self.ready.set_result(b"")
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if not self.ready.done() and (b"\r\n\r\n" in self._received or len(self._received) > _PARENT_REPLY_LIMIT):
+            self.ready.set_result(self._received)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.failed(exc)
+
+    def failed(self, error: Exception | None) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(error or ConnectionResetError("closed"))
+
+
+class Dialler:
+    """Makes connections for the pool. `connect_timeout(destination)` is in seconds, for all addresses together."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        contexts: Callable[[str], ssl.SSLContext],
+        connect_timeout: Callable[[Destination], float],
+        parent: Parent | None = None,
+    ) -> None:
+        self._limits = limits
+        self._contexts = contexts
+        self._timeout = connect_timeout
+        self._parent = parent
+
+    async def dial(self, key: PoolKey, addresses: Addresses, ended: Ended, session: Any) -> ClientConnection:
+        """A connection to the first of `addresses` that answers.
+
+        Raises `upstream_unreachable`, `upstream_timeout` or `upstream_tls`.
+        """
+        connection = ClientConnection(self._limits, ended)
+        transport, connection.address = await self.open(key.destination, addresses)
+        if key.destination.scheme == "https":
+            await self._secure(transport, connection, key, session)
+        else:
+            transport.set_protocol(connection)
+            connection.connection_made(transport)  # type: ignore[arg-type]
+        return connection
+
+    async def open(self, destination: Destination, addresses: Addresses) -> tuple[Transport, str]:
+        """A plain transport to the destination, and the address it was dialled by; no protocol is set on it yet."""
+        error: BaseException | None = None
+        seconds = self._timeout(destination)
+        for left, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            begun = asyncio.get_running_loop().time()
+            try:
+                async with asyncio.timeout(seconds / left):
+                    return await self._connect(destination, address), address
+            except (OSError, TimeoutError) as failure:
+                error = failure
+            seconds = max(0.05, seconds - (asyncio.get_running_loop().time() - begun))
+        if isinstance(error, TimeoutError):
+            raise GatewayError("upstream_timeout", f"No connection to {destination.authority} in time.")
+        raise GatewayError("upstream_unreachable", f"{destination.authority} refused the connection.") from None
+
+    async def _connect(self, destination: Destination, address: str) -> Transport:
+        loop = asyncio.get_running_loop()
+        host, port = (self._parent.host, self._parent.port) if self._parent else (address, destination.port)
+        made, joint = await loop.create_connection(_Joint, host, port)
+        transport: Transport = made
+        if self._parent is None:
+            return transport
+        try:
+            await self._through(self._parent, joint, transport, destination)
+        except BaseException:
+            transport.abort()
+            raise
+        return transport
+
+    @staticmethod
+    async def _through(parent: Parent, joint: _Joint, transport: Transport, destination: Destination) -> None:
+        """CONNECT by name (RFC 9110 section 9.3.6): names are often known only behind the parent."""
+        authority = f"{destination.bracketed}:{destination.port}"
+        login = f"Proxy-Authorization: {parent.authorization}\r\n" if parent.authorization else ""
+        transport.write(f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n{login}\r\n".encode("ascii"))
+        reply = await joint.ready
+        status = reply[9:12]
+        if not reply.startswith(b"HTTP/1.") or not status.startswith(b"2"):
+            shown = status.decode() if status.isdigit() else "something that is not HTTP"
+            raise GatewayError(
+                "upstream_unreachable", f"The parent proxy answered {shown} for {authority}.", blame="network"
+            )
+
+    async def _secure(self, raw: Transport, connection: ClientConnection, key: PoolKey, session: Any) -> None:
+        context, name = self._contexts(key.tls), key.destination.host
+        joint = _Joint()
+        layer = TlsTransport(
+            raw,
+            joint,
+            lambda incoming, outgoing: context.wrap_bio(incoming, outgoing, server_hostname=name, session=session),
+            joint.failed,
+        )
+        layer.start()
+        try:
+            async with asyncio.timeout(self._timeout(key.destination)):
+                await joint.ready
+        except TimeoutError:
+            raw.abort()
+            raise GatewayError("upstream_timeout", f"The TLS handshake with {name} did not end in time.") from None
+        except (ssl.SSLError, OSError) as error:
+            raw.abort()
+            raise _tls_error(error, name) from None
+        except BaseException:
+            raw.abort()
+            raise
+        layer.set_protocol(connection)
+        connection.connection_made(layer)  # type: ignore[arg-type]
+
+
+def _tls_error(error: Exception, name: str) -> GatewayError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return GatewayError("upstream_tls", f"The certificate of {name} is not accepted: {error.verify_message}.")
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or "handshake failure").replace("_", " ").lower()
+        return GatewayError("upstream_tls", f"The TLS handshake with {name} failed: {reason}.")
+    return GatewayError("upstream_tls", f"{name} closed the connection during the TLS handshake.")

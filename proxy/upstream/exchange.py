@@ -1,0 +1,429 @@
+"""One call between the client's connection and the provider's: sent once, its reply relayed, every end accounted for.
+
+The exchange exists from the moment the call does, so that a client that leaves ends the call in whatever stage it is.
+Nothing is written upstream before `send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Protocol
+
+from proxy.errors import SAFE_METHODS, GatewayError
+from proxy.model import Call, Headers
+from proxy.wire.chunks import frame, frame_end
+from proxy.wire.client_connection import ClientConnection
+from proxy.wire.pool import Addresses, PoolKey
+from proxy.wire.reply_head import ReplyHead
+from proxy.wire.server_connection import EARLY_LIMIT, ServerConnection
+from proxy.wire.tls import Transport
+from proxy.wire.tunnel import OpaqueRelay
+
+
+class Timeouts(NamedTuple):
+    """Seconds for each phase; the defaults fit model APIs, which may think for minutes before the first byte."""
+
+    connect: float = 10.0
+    head: float = 300.0
+    read: float = 300.0
+    """Between two reads of a reply's body; also how long a client may leave it unread."""
+    idle: float = 3_600.0
+    """Without a byte in either direction, for upgraded connections and tunnels."""
+
+
+class Reply(Protocol):
+    """Where the reply goes: proxy/responses/delivery.py."""
+
+    started: bool
+    status: int
+    bytes_out: int
+    keep: bool
+
+    def mask(self, masks: Any) -> None: ...
+    def interim(self, head: ReplyHead) -> None: ...
+    def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None: ...
+    def body(self, payload: bytes) -> None: ...
+    def end(self, trailers: Headers) -> None: ...
+    def cut(self) -> None: ...
+    def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None: ...
+
+
+class Order(NamedTuple):
+    """What the pipeline wants sent."""
+
+    head: bytes
+    key: PoolKey
+    addresses: Callable[[], Addresses | Awaitable[Addresses]]
+    timeouts: Timeouts
+    provider: str = ""
+    idempotent: bool = False
+    """The catalogue declares the operation so."""
+    trailers_dropped: frozenset[bytes] = frozenset()
+    """Comparable names that a request's trailers must not carry: those of the credential."""
+
+
+Renew = Callable[["Exchange"], Awaitable[bytes | None]]
+"""Called once on a provider's 401: the request's head with a newer credential, or None when there is none."""
+
+
+class Sending(Protocol):
+    """The pool, as the exchange sees it."""
+
+    def take(
+        self, key: PoolKey, addresses: Addresses, *, once: bool, fresh: bool = False
+    ) -> ClientConnection | Awaitable[ClientConnection]: ...
+
+
+class Means(NamedTuple):
+    """What all exchanges share. `finished(exchange)` is called exactly once for each, with its `outcome` ("ok", "error",
+    "denied", "canceled") set and, where we failed or refused the call, its `error`; `broken` takes what should not
+    have happened; `relays` are the opaque relays in progress, for the sweep and for shutdown."""
+
+    pool: Sending
+    relays: set[OpaqueRelay]
+    finished: Callable[[Exchange], None]
+    broken: Callable[[Exchange, Exception], None]
+
+
+class Exchange:
+    """Both ends of a call: `Hop` for the client's connection, `ReplyTaker` for the provider's."""
+
+    def __init__(self, call: Call, connection: ServerConnection, reply: Reply, means: Means) -> None:
+        self.call = call
+        self.connection = connection
+        self.reply_to = reply
+        self.outcome = ""
+        self.error: GatewayError | None = None
+        self.attempts = 0
+        self.stage = "listener"
+        self.bytes_in = 0
+        self.sent_at = 0.0
+        self.first_byte_at = 0.0
+        self.task: asyncio.Task[None] | None = None
+        self.renew: Renew | None = None
+        self._means = means
+        self._waits_for_body = False
+        self._order: Order | None = None
+        self._upstream: ClientConnection | None = None
+        self._relay: OpaqueRelay | None = None
+        self._held: list[bytes] | None = None
+        self._replayable: bytes | None = None
+        self._deadline = 0.0
+        connection.hop = self
+
+    # The pipeline.
+
+    @property
+    def over(self) -> bool:
+        return bool(self.outcome)
+
+    def later(self, work: Awaitable[None]) -> None:
+        """Runs a stage that has to wait; the client's leaving cancels it."""
+        self.task = asyncio.ensure_future(self._guarded(work))
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except GatewayError as error:
+            self.fail(error)
+        except Exception as error:
+            self._means.broken(self, error)
+            self.fail(GatewayError("internal", "The proxy met an error of its own."))
+
+    def fail(self, error: GatewayError, outcome: str = "error") -> None:
+        """Refuses the call, or cuts its reply where it has begun."""
+        if self.over:
+            return
+        self.error = error
+        self._abandon_upstream()
+        if self.reply_to.started:
+            self.reply_to.cut()
+        else:
+            order = self._order
+            self.reply_to.problem(
+                error,
+                provider=order.provider if order else None,
+                idempotent=order.idempotent if order else False,
+            )
+        self._end(outcome)
+
+    def send(self, order: Order) -> None:
+        """Sends the request as soon as a connection is there. A small body of known length is waited for first: what
+        the client never finishes is then never begun upstream, and a body kept whole can be sent again."""
+        self._order = order
+        section = self.call.section
+        if not section.chunked and section.length is not None and section.length <= EARLY_LIMIT and not section.expect:
+            self._held = [self.connection.take_body()]
+            if not self.connection.body_complete:
+                self._waits_for_body = True
+                return
+        self._dispatch(fresh=False)
+
+    def _dispatch(self, fresh: bool) -> None:
+        order = self._order
+        assert order is not None
+        self.stage = "exchange"
+        addresses = order.addresses()
+        if not isinstance(addresses, tuple):
+            self.later(self._resolve(addresses, fresh))
+            return
+        found = self._means.pool.take(order.key, addresses, once=not self._repeatable, fresh=fresh)
+        if isinstance(found, ClientConnection):
+            self._write(found)
+        else:
+            self.later(self._dialled(found))
+
+    async def _resolve(self, addresses: Awaitable[Addresses], fresh: bool) -> None:
+        order = self._order
+        assert order is not None
+        found = self._means.pool.take(order.key, await addresses, once=not self._repeatable, fresh=fresh)
+        self._write(found if isinstance(found, ClientConnection) else await found)
+
+    async def _dialled(self, found: Awaitable[ClientConnection]) -> None:
+        self._write(await found)
+
+    def _write(self, upstream: ClientConnection) -> None:
+        order, call = self._order, self.call
+        assert order is not None
+        self._upstream = upstream
+        self.attempts += 1
+        now = time.monotonic()
+        self.sent_at = self.sent_at or now
+        self._deadline = now + order.timeouts.head
+        upstream.begin(self, call.method, call.section.websocket)
+        if not call.section.chunked and not call.section.length:
+            upstream.request_complete = True
+            upstream.write(order.head)
+            return
+        self._write_with_body(upstream, order.head)
+
+    def _write_with_body(self, upstream: ClientConnection, head: bytes) -> None:
+        if self._replayable is not None:
+            body = self._replayable
+        elif self._held is not None:
+            body = self._replayable = b"".join(self._held)
+        else:
+            body = self.connection.take_body()
+        self.bytes_in = len(body)
+        if self.call.section.chunked and body:
+            body = frame(body)
+        complete = self.connection.body_complete
+        if complete and self.call.section.chunked:
+            body += self._last_chunk(self.connection.trailers)
+        upstream.request_complete = complete
+        upstream.write(head + body)
+
+    def _last_chunk(self, trailers: Headers) -> bytes:
+        dropped = self._order.trailers_dropped if self._order else frozenset()
+        return frame_end([line for line in trailers if line[0].lower().replace(b"_", b"-") not in dropped])
+
+    @property
+    def _repeatable(self) -> bool:
+        """Whether sending the call twice has the effect of sending it once."""
+        order = self._order
+        return self.call.method in SAFE_METHODS or (order is not None and order.idempotent)
+
+    @property
+    def _whole_body_kept(self) -> bool:
+        section = self.call.section
+        return self._replayable is not None or (not section.chunked and not section.length)
+
+    # The client's connection (Hop).
+
+    def client_body(self, payload: bytes) -> None:
+        if self._waits_for_body and self._held is not None:
+            self._held.append(payload)
+            return
+        self.bytes_in += len(payload)
+        upstream = self._upstream
+        if upstream is None:
+            return
+        upstream.write(frame(payload) if self.call.section.chunked else payload)
+        self._progress()
+        if not upstream.writable:
+            self.connection.pause_body()
+
+    def client_body_end(self, trailers: Headers) -> None:
+        upstream = self._upstream
+        if upstream is None:
+            if self._waits_for_body:
+                self._waits_for_body = False
+                self._attempt(fresh=False)
+            return
+        if self.call.section.chunked:
+            upstream.write(self._last_chunk(trailers))
+        upstream.request_complete = True
+        self._progress()
+
+    def _attempt(self, fresh: bool) -> None:
+        try:
+            self._dispatch(fresh)
+        except GatewayError as error:
+            self.fail(error)
+
+    def _progress(self) -> None:
+        if self._order is not None and not self.reply_to.started:
+            self._deadline = time.monotonic() + self._order.timeouts.head
+
+    def client_fault(self, error: GatewayError) -> None:
+        """The request turned out malformed under way: the provider must not take what it got for a whole one."""
+        self.fail(error)
+
+    def client_gone(self) -> None:
+        if self.over:
+            return
+        self._abandon_upstream()
+        if self._relay is not None:
+            self._relay.cut()
+        self._end("canceled")
+
+    def client_writable(self, writable: bool) -> None:
+        upstream = self._upstream
+        if upstream is None or self._order is None:
+            return
+        self._deadline = time.monotonic() + self._order.timeouts.read
+        if writable:
+            upstream.resume_reading()
+        else:
+            upstream.pause_reading()
+
+    def tick(self, now: float) -> None:
+        if self._deadline and now > self._deadline and self._upstream is not None and not self.over:
+            what = (
+                "The provider stopped in the middle of its answer."
+                if self.first_byte_at
+                else ("The provider did not answer in time.")
+            )
+            self.fail(GatewayError("upstream_timeout", what))
+
+    # The provider's connection (ReplyTaker).
+
+    def interim(self, head: ReplyHead) -> None:
+        self.reply_to.interim(head)
+        self._progress()
+
+    def reply(self, head: ReplyHead, bodiless: bool, more: bool) -> None:
+        self.first_byte_at = time.monotonic()
+        if head.status == 401 and self.renew is not None and self._whole_body_kept:
+            renew, self.renew = self.renew, None
+            self._abandon_upstream()
+            self.later(self._renewed(renew))
+            return
+        assert self._order is not None
+        self._deadline = self.first_byte_at + self._order.timeouts.read
+        extra = b"Sluicegate-Attempts: %d\r\n" % self.attempts if self.attempts > 1 else b""
+        self.reply_to.head(head, bodiless, more, extra)
+        if not self.connection.writable and self._upstream is not None:
+            self._upstream.pause_reading()
+
+    async def _renewed(self, renew: Renew) -> None:
+        """One replay where a newer credential can be had; otherwise the provider's refusal is the answer."""
+        head = await renew(self)
+        if head is None:
+            raise GatewayError("credential_rejected", "The provider answered 401 to the tenant's credential.")
+        assert self._order is not None
+        self._order = self._order._replace(head=head)
+        self._dispatch(fresh=False)
+
+    def reply_body(self, payload: bytes) -> None:
+        try:
+            self.reply_to.body(payload)
+        except GatewayError as error:
+            self.fail(error)
+            return
+        assert self._order is not None
+        self._deadline = time.monotonic() + self._order.timeouts.read
+        if not self.connection.writable and self._upstream is not None:
+            self._upstream.pause_reading()
+
+    def upstream_writable(self, writable: bool) -> None:
+        if writable:
+            self.connection.resume_body()
+        else:
+            self.connection.pause_body()
+
+    def reply_end(self, trailers: Headers) -> None:
+        self._upstream = None
+        if not self.over:
+            self._end("ok")
+            self.reply_to.end(trailers)
+
+    def reply_lost(self, error: GatewayError | None, begun: bool) -> None:
+        upstream, self._upstream = self._upstream, None
+        if self.over:
+            return
+        if error is None and not begun and upstream is not None and upstream.uses > 1:
+            if self._repeatable and self._whole_body_kept:
+                # A kept connection turned out closed: nothing can have come of the call, so a new one takes its place.
+                self._attempt(fresh=True)
+                return
+        self.fail(error or self._unanswered(begun))
+
+    def _unanswered(self, begun: bool) -> GatewayError:
+        if self.first_byte_at:
+            return GatewayError("upstream_protocol", "The provider's answer was cut short.")
+        if self._repeatable:
+            return GatewayError("upstream_protocol", "The provider closed the connection without an answer.")
+        return GatewayError(
+            "outcome_unknown", "The provider closed the connection after the request was sent, without an answer."
+        )
+
+    # Relays after a 101.
+
+    def switched(self, head: ReplyHead) -> None:
+        upstream = self._upstream
+        assert upstream is not None
+        assert self._order is not None
+        self.first_byte_at = time.monotonic()
+        self._deadline = 0.0
+        self.reply_to.head(head, True, False, b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
+        self._upstream = None
+        self.relay(self.connection.detach(), upstream.detach())
+
+    def relay(self, client: tuple[Transport, bytes], upstream: tuple[Transport, bytes], cap: int | None = None) -> None:
+        """Hands both connections to an opaque relay; the call ends with it."""
+        order = self._order
+        self._relay = OpaqueRelay(
+            client,
+            upstream,
+            self._relayed,
+            cap=cap,
+            idle=order.timeouts.idle if order else Timeouts().idle,
+        )
+        self._means.relays.add(self._relay)
+
+    def end_tunnel(self, error: GatewayError) -> None:
+        """The tunnel was opened, but what came through it is not accepted."""
+        self.error = error
+        self._end("denied")
+
+    def _relayed(self, bytes_in: int, bytes_out: int, reason: str) -> None:
+        if self._relay is not None:
+            self._means.relays.discard(self._relay)
+        self.connection.service.closed(self.connection)
+        self.bytes_in += bytes_in
+        self.reply_to.bytes_out += bytes_out
+        if reason in ("cap", "idle"):
+            self.error = GatewayError(
+                "limit_exceeded" if reason == "cap" else "upstream_timeout", f"Relay ended: {reason}."
+            )
+        self._end("ok" if reason == "closed" else "canceled" if reason in ("reset", "cut") else "error")
+
+    # Ends.
+
+    def _abandon_upstream(self) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.abandon()
+        task, self.task = self.task, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+
+    def _end(self, outcome: str) -> None:
+        if self.over:
+            return
+        self.outcome = outcome
+        self._deadline = 0.0
+        self._means.finished(self)

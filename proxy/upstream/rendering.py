@@ -1,0 +1,69 @@
+"""The request as it leaves: the client's lines as received, less what is cleared, plus the credential (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.model import Call
+from signers.edit import edit_cookies, edit_target
+from signers.placement import Injection
+
+Pins = tuple[tuple[bytes, bytes], ...]
+"""(name, value) of header lines added when the caller sent none: a provider's version."""
+NOTHING: Final = Injection()
+
+
+def request_bytes(call: Call, injection: Injection, pins: Pins, is_session: Callable[[bytes], bool]) -> bytes:
+    """Request line and header section, ready for the wire.
+
+    `is_session` tells session tokens of ours, which never leave. The header block is remembered with the section while
+    neither credential nor destination changes: an agent's calls differ in little but the target.
+    """
+    target = call.target if injection is NOTHING else edit_target(call.target, injection)
+    section, authority = call.section, call.destination.authority
+    memo = section.memo
+    if memo is not None:
+        depends: object = memo[0]
+        if (
+            isinstance(depends, tuple)
+            and depends[0] is injection
+            and depends[1] is pins
+            and depends[2] is is_session
+            and depends[3] == authority
+        ):
+            return b"%b %b HTTP/1.1\r\n%b" % (call.method.encode("ascii"), target, memo[1])
+    block = _block(call, injection, pins, is_session, authority.encode("ascii"))
+    section.memo = ((injection, pins, is_session, authority), block)
+    return b"%b %b HTTP/1.1\r\n%b" % (call.method.encode("ascii"), target, block)
+
+
+def _block(
+    call: Call, injection: Injection, pins: Pins, is_session: Callable[[bytes], bool], authority: bytes
+) -> bytes:
+    section, clears = call.section, injection.clears
+    cookies_change = bool(injection.cookies or injection.cookie_clears)
+    parts: list[bytes] = []
+    names = set()
+    cookies: list[bytes] = []
+    if section.host is None:
+        parts.append(b"Host: " + authority + b"\r\n")
+    for compared, name, value in section.kept:
+        if compared in clears or (section.suspects and b"eyJ" in value and is_session(value)):
+            continue
+        if compared == b"host":
+            value = authority
+        elif compared == b"cookie" and cookies_change:
+            cookies.append(value)
+            continue
+        names.add(compared)
+        parts += (name, b": ", value, b"\r\n")
+    if cookies_change:
+        cookie = edit_cookies(cookies, injection)
+        if cookie:
+            parts += (b"Cookie: ", cookie, b"\r\n")
+    for name, value in pins:
+        if name.lower() not in names:
+            parts += (name, b": ", value, b"\r\n")
+    parts += (injection.lines, b"\r\n")
+    return b"".join(parts)

@@ -1,0 +1,201 @@
+"""Upstream connections kept for the next call, by destination, checked address and TLS identity."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from proxy.errors import GatewayError
+from proxy.model import Destination
+from proxy.wire.client_connection import ClientConnection
+from proxy.wire.tls import peer_has_left
+
+Addresses = tuple[str, ...]
+_DOUBT_AFTER: Final = 0.005
+"""Seconds of idleness after which a connection is looked at before a call goes out on it that must not go twice."""
+
+
+class PoolKey(NamedTuple):
+    """Connections are shared only between calls that agree in all of this."""
+
+    destination: Destination
+    tls: str
+    """Name of the TLS identity: client certificate, roots, SNI."""
+
+
+class PoolSizes(NamedTuple):
+    """Limits of one destination."""
+
+    connections: int = 256
+    waiting: int = 1_024
+    idle: float = 60.0
+    """Seconds an unused connection is kept."""
+    wait: float = 10.0
+    """Seconds a call waits for a connection to become free."""
+
+
+class _Group:
+    """Connections of one key."""
+
+    __slots__ = ("dialling", "idle", "open", "session", "sizes", "waiters")
+
+    def __init__(self, sizes: PoolSizes) -> None:
+        self.sizes = sizes
+        self.idle: list[ClientConnection] = []
+        self.open: set[ClientConnection] = set()
+        self.dialling = 0
+        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.session: Any = None
+
+    @property
+    def full(self) -> bool:
+        return len(self.open) + self.dialling >= self.sizes.connections
+
+    def wake(self) -> None:
+        while self.waiters:
+            waiter = self.waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+
+Ended = Callable[[ClientConnection, bool], None]
+Dial = Callable[[PoolKey, Addresses, Ended, Any], Awaitable[ClientConnection]]
+"""Makes a connection: (key, checked addresses, what it reports its ends to, TLS session to resume)."""
+
+
+class Pool:
+    """Hands out connections and takes them back. Used on the event loop's thread only."""
+
+    def __init__(self, dial: Dial, sizes: Callable[[PoolKey], PoolSizes]) -> None:
+        self._dial = dial
+        self._sizes = sizes
+        self._groups: dict[PoolKey, _Group] = {}
+
+    def take(
+        self, key: PoolKey, addresses: Addresses, *, once: bool, fresh: bool = False
+    ) -> ClientConnection | Awaitable[ClientConnection]:
+        """A connection to one of `addresses`: at once when one is idle.
+
+        `once`: the call must not be sent twice, so that a connection which may have been closed meanwhile is looked at
+        first. `fresh`: only a new connection will do. Raises `overloaded` when too many calls wait already; so may the
+        awaitable, besides what dialling raises.
+        """
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(self._sizes(key))
+        if not fresh:
+            found = self._idle(group, addresses, once)
+            if found is not None:
+                return found
+        if not group.full:
+            return self._open(key, group, addresses)
+        if len(group.waiters) >= group.sizes.waiting:
+            raise self._overloaded(key)
+        return self._wait(key, group, addresses, once, fresh)
+
+    @staticmethod
+    def _idle(group: _Group, addresses: Addresses, once: bool) -> ClientConnection | None:
+        idle = group.idle
+        for at in range(len(idle) - 1, -1, -1):  # the one used last is the least likely to have been closed
+            connection = idle[at]
+            if connection.address not in addresses:
+                continue
+            del idle[at]
+            transport = connection.transport
+            if transport is None or transport.is_closing():
+                continue
+            if once and time.monotonic() - connection.idle_since > _DOUBT_AFTER and peer_has_left(transport):
+                transport.abort()
+                continue
+            return connection
+        return None
+
+    async def _open(self, key: PoolKey, group: _Group, addresses: Addresses) -> ClientConnection:
+        group.dialling += 1
+        try:
+            connection = await self._dial(key, addresses, self._ended(group), group.session)
+        except BaseException:
+            group.dialling -= 1
+            group.wake()
+            raise
+        group.dialling -= 1
+        group.open.add(connection)
+        return connection
+
+    async def _wait(
+        self, key: PoolKey, group: _Group, addresses: Addresses, once: bool, fresh: bool
+    ) -> ClientConnection:
+        try:
+            async with asyncio.timeout(group.sizes.wait):
+                while True:
+                    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    group.waiters.append(waiter)
+                    try:
+                        await waiter
+                    except asyncio.CancelledError:
+                        if waiter.done() and not waiter.cancelled():
+                            group.wake()  # the turn that was given to us goes to the next
+                        raise
+                    found = None if fresh else self._idle(group, addresses, once)
+                    if found is not None:
+                        return found
+                    if not group.full:
+                        break
+        except TimeoutError:
+            raise self._overloaded(key) from None
+        return await self._open(key, group, addresses)
+
+    def _ended(self, group: _Group) -> Ended:
+        def ended(connection: ClientConnection, reusable: bool) -> None:
+            if reusable and connection in group.open:
+                if connection.uses == 1:
+                    self._remember_session(group, connection)
+                connection.idle_since = time.monotonic()
+                group.idle.append(connection)
+            elif connection in group.open:
+                group.open.discard(connection)
+                if connection in group.idle:
+                    group.idle.remove(connection)
+            else:
+                return
+            if group.waiters:
+                group.wake()
+
+        return ended
+
+    @staticmethod
+    def _remember_session(group: _Group, connection: ClientConnection) -> None:
+        assert connection.transport is not None
+        tls = connection.transport.get_extra_info("ssl_object")
+        if tls is not None:
+            group.session = tls.session
+
+    @staticmethod
+    def _overloaded(key: PoolKey) -> GatewayError:
+        return GatewayError("overloaded", f"All connections to {key.destination.authority} are in use.", retry_after=1)
+
+    def tick(self, now: float) -> None:
+        """Closes connections that were idle too long, and forgets destinations without any; called by the sweep."""
+        for key, group in tuple(self._groups.items()):
+            for connection in [one for one in group.idle if now - one.idle_since > group.sizes.idle]:
+                group.idle.remove(connection)
+                if connection.transport is not None:
+                    connection.transport.close()
+            if not group.open and not group.dialling and not group.waiters:
+                del self._groups[key]
+
+    def counts(self) -> Iterator[tuple[str, str, int]]:
+        """(side, state, count) for the connections gauge."""
+        idle = sum(len(group.idle) for group in self._groups.values())
+        yield "upstream", "idle", idle
+        yield "upstream", "active", sum(len(group.open) for group in self._groups.values()) - idle
+
+    def close(self) -> None:
+        for group in self._groups.values():
+            for connection in tuple(group.open):
+                if connection.transport is not None:
+                    connection.transport.close()

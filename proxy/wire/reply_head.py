@@ -1,0 +1,95 @@
+"""From an upstream reply's bytes to a judged ReplyHead (pure)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from proxy.model import Headers
+from proxy.wire.framing import (
+    Limits,
+    broken_reply,
+    comparable,
+    content_length,
+    header_section,
+    is_chunked,
+    status_line,
+    tokens,
+)
+
+# Connection-level fields of the upstream hop, our own names (nobody upstream may speak for us), and Alt-Svc, which
+# would lead the client round the proxy.
+_FRAMING: Final = frozenset({b"content-length", b"transfer-encoding"})
+_DROPPED: Final = frozenset(
+    b"connection keep-alive proxy-connection proxy-authenticate proxy-authentication-info te upgrade alt-svc".split()
+)
+_POINTING: Final = frozenset({b"location", b"content-location", b"link", b"strict-transport-security"})
+_NOTED: Final = _FRAMING | _POINTING | {b"connection", b"upgrade", b"content-encoding"}
+
+
+class ReplySection:
+    """What a reply's header section says, derived once and kept with the connection while it repeats.
+
+    kept        (name, value) of the end-to-end lines in order, the framing lines among them
+    length      Content-Length; None without one
+    chunked     the body is chunked
+    close       the provider will close; `keep_alive` an HTTP/1.0 provider will not
+    upgrade     values of Upgrade, for a 101
+    coding      Content-Encoding, lower-case; b"" without one
+    pointing    some line may point at the provider's own URLs (Location, Link) or pins its scheme (HSTS)
+    memo        the last rendering: (what it depends on, bytes)
+    """
+
+    __slots__ = ("chunked", "close", "coding", "keep_alive", "kept", "length", "memo", "pointing", "upgrade")
+
+    def __init__(self, kept: Headers, by_name: dict[bytes, list[bytes]]) -> None:
+        connection = tokens(by_name.get(b"connection", []))
+        doomed = connection - _FRAMING - {b"close", b"keep-alive", b"upgrade"}
+        self.kept = [line for line in kept if line[0].lower() not in doomed] if doomed else kept
+        self.close, self.keep_alive = b"close" in connection, b"keep-alive" in connection
+        self.upgrade = tuple(by_name.get(b"upgrade", []))
+        self.coding = b",".join(by_name.get(b"content-encoding", [])).lower()
+        self.pointing = not _POINTING.isdisjoint(by_name)
+        self.memo: tuple[object, bytes] | None = None
+        try:
+            self.length = content_length(by_name.get(b"content-length", []))
+            self.chunked = is_chunked(by_name.get(b"transfer-encoding", []))
+        except ValueError as fault:
+            raise broken_reply(f"The provider's {fault} is repeated or has a value that is not accepted.") from None
+        if self.chunked and self.length is not None:
+            raise broken_reply("The provider sent both Content-Length and Transfer-Encoding.")
+
+
+class ReplyHead(NamedTuple):
+    status: int
+    reason: bytes
+    minor: int
+    section: ReplySection
+
+
+def reply_section(raw: bytes) -> ReplySection:
+    """Judges a reply's header section. Raises GatewayError(upstream_protocol)."""
+    lines = header_section(raw)
+    if lines is None:
+        raise broken_reply("The provider's header section is not well-formed, or frames its body in two ways.")
+    by_name: dict[bytes, list[bytes]] = {}
+    kept: Headers = []
+    for name, value in lines:
+        lowered = name.lower()
+        if lowered in _NOTED:
+            by_name.setdefault(lowered, []).append(value)
+        if lowered not in _DROPPED and not comparable(name).startswith(b"sluicegate-"):
+            kept.append((name, value))
+    return ReplySection(kept, by_name)
+
+
+def reply_head(head: bytes, limits: Limits, last: tuple[bytes, ReplySection] | None) -> tuple[ReplyHead, bytes]:
+    """A whole reply head to a ReplyHead, with the header section's bytes; `last` as in request_head."""
+    end = head.find(b"\r\n")
+    status, reason, minor = status_line(head[:end])
+    raw = head[end + 2 :]
+    section = last[1] if last is not None and last[0] == raw else reply_section(raw)
+    if len(section.kept) > limits.lines:
+        raise broken_reply(f"The provider sent more than {limits.lines} header lines.")
+    if section.chunked and minor == 0:
+        raise broken_reply("The provider sent Transfer-Encoding in HTTP/1.0.")
+    return ReplyHead(status, reason, minor, section), raw

@@ -1,0 +1,43 @@
+"""One timer for all deadlines: a call_later and its cancel for each phase of each call would cost more than the phase."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection
+from typing import Final, Protocol
+
+INTERVAL: Final = 0.5
+"""Seconds between two sweeps: the precision of every time limit."""
+
+
+class Ticking(Protocol):
+    def tick(self, now: float) -> None: ...
+
+
+class Sweep:
+    """Calls `tick(now)` of every member, and of whatever is in the followed collections, twice a second; `now` is the
+    monotonic clock."""
+
+    def __init__(self) -> None:
+        self.members: set[Ticking] = set()
+        self._followed: list[Collection[Ticking]] = [self.members]
+        self._timer: asyncio.TimerHandle | None = None
+
+    def follow(self, collection: Collection[Ticking]) -> None:
+        self._followed.append(collection)
+
+    def start(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(INTERVAL, self._run)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _run(self) -> None:
+        now = time.monotonic()
+        for collection in self._followed:
+            for member in tuple(collection):
+                member.tick(now)
+        self.start()
