@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_identity import Identities
-from proxy.app_store import MeasuredStore, open_store, paths_and_limits
+from proxy.app_store import open_store, paths_and_limits
 from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
-from proxy.control import ControlServer, Controls, serve_control
+from proxy.control import Controls, ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
 from proxy.errors import ConfigurationError, StoreError
 from proxy.explanation import explain, question
@@ -99,7 +99,7 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings)
         self._roots: ssl.SSLContext | None = None
-        self.store = MeasuredStore(open_store(settings), settings.store.kind, self.metrics.store_request)
+        self.store = open_store(settings)
         paths, cache = paths_and_limits(settings)
         self.credentials = Resolver(
             self.store,
@@ -108,6 +108,7 @@ class Instance:
             paths=paths,
             limits=cache,
             on_read=self._credential_read,
+            on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
         )
         self.addresses = AddressResolver()

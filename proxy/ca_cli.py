@@ -11,6 +11,7 @@ from typing import NamedTuple, cast
 import click
 
 from proxy.errors import ConfigurationError, Fault
+from proxy.commands.options import config_option
 from proxy.listeners.authority_files import certificate_pem, open_authority, read_certificate_pem
 from proxy.listeners.trust import Format, export, system_roots
 
@@ -23,8 +24,8 @@ class AuthoritySettings(NamedTuple):
     extra_ca_file: Path | None = None
 
 
-def ca_group(settings_of: Callable[[click.Context], AuthoritySettings]) -> click.Group:
-    """The command group; `settings_of` reads the configuration that the command line's context points to."""
+def ca_group(settings_of: Callable[[Path | None], AuthoritySettings]) -> click.Group:
+    """The command group; `settings_of` reads a configuration (None: the default one)."""
 
     @click.group("ca", help="The certificate authority of this instance.")
     def group() -> None:
@@ -41,9 +42,9 @@ def ca_group(settings_of: Callable[[click.Context], AuthoritySettings]) -> click
         "password changeit.",
     )
     @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Default: standard output.")
-    @click.pass_context
-    def export_command(context: click.Context, kind: str, output: Path | None) -> None:
-        content = exported(cast(Format, kind), settings_of(context))
+    @config_option
+    def export_command(kind: str, output: Path | None, config: Path | None) -> None:
+        content = exported(cast(Format, kind), settings_of(config))
         if output is not None:
             output.write_bytes(content)
         elif kind == "pkcs12" and sys.stdout.isatty():

@@ -8,12 +8,16 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
 from proxy import __version__
 from proxy.errors import ConfigurationError, SluicegateError
+
+if TYPE_CHECKING:
+    from proxy.credentials.store import Store
 
 
 class Command(NamedTuple):
@@ -30,7 +34,7 @@ COMMANDS: Final = {
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
     "token": Command("proxy.token_cli", "token", "Mint and inspect session tokens."),
-    "ca": Command("proxy.ca_cli", "ca", "Export the interception authority's certificate."),
+    "ca": Command("proxy.commands.ca", "ca", "Export the interception authority's certificate."),
 }
 
 
@@ -55,8 +59,18 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="sluicegate")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """A credential and egress proxy that stands beside each AI agent."""
+    context.obj = _open_store
+
+
+def _open_store(config: Path | None) -> Store:
+    """What the `secrets` commands work on."""
+    from proxy.app_store import open_store
+    from proxy.settings import load
+
+    return open_store(load(config))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
 from policies.decide import Allowed, Denied
 from policies.matchers import decode_path
-
 from proxy.listeners.target import parse_absolute
 from proxy.model import Route
 from proxy.rules import Rules

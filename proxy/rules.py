@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from policies.policy_set import PolicySet
 from policies.facts import ProviderFacts, provider_facts
 from policies.load import PolicyError
 from policies.load import load as load_policies
-
+from policies.policy_set import PolicySet
 from proxy.catalog import Catalog
 from proxy.errors import ConfigurationError, Fault
 

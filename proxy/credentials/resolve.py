@@ -72,13 +72,9 @@ class Resolver:
     clock    seconds, the same clock as every `now` passed in
     paths    where records stand
     limits   of the cache
-<<<<<<< HEAD
-    masks_of prepares the secret's renderings for the search through replies
-    on_read  told of every store read, for the audit's `credential_read` line
-=======
+    masks_of    prepares the secret's renderings for the search through replies
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
->>>>>>> credentials
     """
 
     def __init__(
@@ -90,11 +86,8 @@ class Resolver:
         paths: PathTemplates | None = None,
         limits: CacheLimits | None = None,
         on_read: OnRead = lambda path, result, caller: None,
-<<<<<<< HEAD
         masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
-=======
         on_request: OnRequest = lambda result, seconds: None,
->>>>>>> credentials
     ) -> None:
         self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
         self._entries = self._cache.entries

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from proxy.errors import GatewayError
 from proxy.model import Call, Headers
 from proxy.responses.kinds import kind_of
