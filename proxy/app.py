@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_identity import Identities
-from proxy.app_store import open_store, paths_and_limits
 from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
@@ -30,6 +29,7 @@ from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
 from proxy.model import Caller, Destination
+from proxy.opening import open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline, Snapshot
 from proxy.responses.masking import Masks
@@ -99,8 +99,8 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings)
         self._roots: ssl.SSLContext | None = None
-        self.store = open_store(settings)
-        paths, cache = paths_and_limits(settings)
+        self.store = open_store(settings.store)
+        paths, cache = paths_and_limits(settings.store)
         self.credentials = Resolver(
             self.store,
             prepare,
