@@ -39,6 +39,17 @@ def eventually(probe: Callable[[], Any], within: float = 6.0, pause: float = 0.0
         time.sleep(pause)
 
 
+class WrittenOut(yaml.SafeDumper):
+    """YAML without aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def as_yaml(document: Any) -> str:
+    return str(yaml.dump(document, Dumper=WrittenOut, sort_keys=False))
+
+
 def free_port() -> int:
     """A port below the ephemeral range, so that no upstream or client of another test takes it first."""
     for _ in range(200):
@@ -134,10 +145,10 @@ class Product:
             (self.folder / "upstream-ca.pem").write_bytes(self.extra_ca)
             settings["upstream"] = {"extra_ca_file": "./upstream-ca.pem"}
         settings.update(self.settings)
-        self.config.write_text(yaml.safe_dump(settings, sort_keys=False))
+        self.config.write_text(as_yaml(settings))
         (self.folder / "policies").mkdir(exist_ok=True)
         for number, document in enumerate(self.documents):
-            (self.folder / "policies" / f"{number}.yaml").write_text(yaml.safe_dump(dict(document), sort_keys=False))
+            (self.folder / "policies" / f"{number}.yaml").write_text(as_yaml(dict(document)))
         if self.records:
             self.run("secrets", "import", "-", stdin=json.dumps(self._record_paths()).encode())
 
