@@ -187,6 +187,9 @@ class Instance:
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
         self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
+        for name in ("state", "ledger"):
+            if getattr(self.settings, name) is not None:
+                log.warning("%s is set in the configuration, but this version does not use it", name)
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> None:
