@@ -203,8 +203,8 @@ def test_a_directory_that_cannot_be_read_is_a_fault(tmp_path):
     assert faults_of(tmp_path / "absent")[0][1].startswith("cannot be read")
 
 
-def test_a_file_over_one_mebibyte_is_refused(write):
-    assert "1 MiB" in faults_of(write(HEAD + "#" * (1 << 20)))[0][1]
+def test_a_file_over_four_mebibytes_is_refused(write):
+    assert "4 MiB" in faults_of(write(HEAD + "#" * (4 << 20)))[0][1]
 
 
 def test_bytes_that_are_not_utf_8_are_refused(write):
