@@ -187,8 +187,8 @@ def path_pattern(text: str) -> PathPattern:
 def glob_regex(glob: str) -> re.Pattern[str]:
     """`*` is any run of characters, everything else is itself.
 
-    Between two stars the first occurrence is as good as any later one, so it is taken for good (an atomic group): a long
-    text made to almost match several stars costs no more than any other.
+    Between two stars the first occurrence is as good as any later one, so it is taken for good (an atomic group): a
+    long text made to almost match several stars costs no more than any other.
     """
     head, *rest = (re.escape(part) for part in glob.split("*"))
     middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
