@@ -31,8 +31,9 @@ from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
 from proxy.model import Caller, Destination
 from proxy.opening import open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
-from proxy.pipeline import Pipeline, Snapshot
+from proxy.pipeline import Pipeline
 from proxy.responses.masking import Masks
+from proxy.routing import Snapshot
 from proxy.rules import Rules, load_rules
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
@@ -187,6 +188,9 @@ class Instance:
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
         self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
+        for name in ("state", "ledger"):
+            if getattr(self.settings, name) is not None:
+                log.warning("%s is set in the configuration, but this version does not use it", name)
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> None:

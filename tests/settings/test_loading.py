@@ -34,7 +34,7 @@ def test_an_identity_alone_is_a_whole_configuration():
     assert found.ops == Bind("127.0.0.1", 18490)
     assert found.store.kind == "file"
     assert found.policies.default == "deny"
-    assert found.limits.buffered_bytes == 64 * 1024 * 1024
+    assert found.limits.stalled_body_seconds == 4
 
 
 def test_relative_paths_start_at_the_folder_of_the_file_defaults_included():
