@@ -26,7 +26,6 @@ def test_slow_readers_of_large_replies_cost_bounded_memory(new_folder: NewFolder
         connection.request()
         connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE)
         connection.send_quietly(body)
-        connection.wait_for_end()
 
     credential = {"name": "key", "header": "X-Api-Key"}
     records = {"key": record("api_key", "127.0.0.1", value=SECRET)}
