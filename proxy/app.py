@@ -42,7 +42,7 @@ from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.upstream.addresses import Endpoint
 from proxy.upstream.dial import Dialler, Parent, client_context
-from proxy.upstream.exchange import Timeouts
+from proxy.upstream.way import Timeouts
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.framing import Limits

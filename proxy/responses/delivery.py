@@ -23,7 +23,7 @@ def _block(lines: Headers) -> bytes:
 
 
 class Delivery:
-    """Writes one call's reply to the client's connection. Nothing here waits.
+    """Writes one call's reply to the client's connection; when that goes on is the exchange's to say. Nothing waits.
 
     `started` says whether the reply's head has left (after that only `cut` can tell the client of a failure);
     `status` and `bytes_out` are for the audit record; `hits` counts maskings.
@@ -57,7 +57,8 @@ class Delivery:
         if self._call.minor == 0 or self.started:
             return
         lines = [line for line in head.section.kept if line[0].lower() not in (_LENGTH, _CODING)]
-        self._connection.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (head.status, head.reason, self._masked(_block(lines))))
+        reason = self._masked(head.reason)
+        self._connection.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (head.status, reason, self._masked(_block(lines))))
 
     def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None:
         """The final head. It waits for the body bytes that came with it, so that both leave in one write."""
@@ -68,7 +69,7 @@ class Delivery:
         self._left = 0 if bodiless else section.length
         self._chunked = not bodiless and call.minor == 1 and (section.chunked or close_delimited)
         self.keep = connection.keeps and (bodiless or self._chunked or section.length is not None)
-        parts = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason), self._lines(section, bodiless)]
+        parts = [b"HTTP/1.1 %d %b\r\n" % (head.status, self._masked(head.reason)), self._lines(section, bodiless)]
         if close_delimited and self._chunked:
             parts.append(b"Transfer-Encoding: chunked\r\n")
         parts.append(b"Sluicegate-Call-Id: %b\r\n" % call.call_id.encode("ascii"))
@@ -108,12 +109,12 @@ class Delivery:
             lines = pointing_back(lines, call)
         if call.minor == 0:
             lines = [line for line in lines if line[0].lower() != _CODING]
-        if self.status == 204:
+        if self.status in (101, 204):
             lines = [line for line in lines if line[0].lower() not in (_LENGTH, _CODING)]  # RFC 9110 section 8.6
         return lines
 
     def _masked(self, block: bytes) -> bytes:
-        if self._masks is None:
+        if self._masks is None or len(block) < self._masks.shortest:
             return block
         covered, hits = self._masks.cover(block)
         self.hits += hits
@@ -153,7 +154,6 @@ class Delivery:
             self._send(b"")
         if self._chunked:
             self._connection.write(self._masked(frame_end(trailers)))
-        self._connection.end_reply(self.keep)
 
     def cut(self) -> None:
         """The reply cannot be ended truthfully: the client must see that."""
@@ -170,4 +170,3 @@ class Delivery:
         )
         self.bytes_out = len(reply)
         self._connection.write(reply)
-        self._connection.end_reply(self.keep)

@@ -18,11 +18,12 @@ _INFLATE_STEP: Final = 262_144
 class Masks:
     """The renderings of one credential, prepared for search. Shared by all calls that use the credential."""
 
-    __slots__ = ("beginnings", "longest", "needles", "short_beginnings")
+    __slots__ = ("beginnings", "longest", "needles", "short_beginnings", "shortest")
 
     def __init__(self, needles: tuple[bytes, ...]) -> None:
         self.needles = needles
         self.longest = max(map(len, needles), default=0)
+        self.shortest = min(map(len, needles), default=0)
         self.beginnings = tuple(needle[:4] for needle in needles)
         self.short_beginnings = tuple({needle[:size] for needle in needles for size in (1, 2, 3)})
 
