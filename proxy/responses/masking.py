@@ -12,18 +12,19 @@ from typing import Final
 import stringzilla
 
 FILL: Final = b"*"
+SHORTEST: Final = 12
+"""No rendering is shorter: values under 12 characters are not searched for."""
 _INFLATE_STEP: Final = 262_144
 
 
 class Masks:
     """The renderings of one credential, prepared for search. Shared by all calls that use the credential."""
 
-    __slots__ = ("beginnings", "longest", "needles", "short_beginnings", "shortest")
+    __slots__ = ("beginnings", "longest", "needles", "short_beginnings")
 
     def __init__(self, needles: tuple[bytes, ...]) -> None:
         self.needles = needles
         self.longest = max(map(len, needles), default=0)
-        self.shortest = min(map(len, needles), default=0)
         self.beginnings = tuple(needle[:4] for needle in needles)
         self.short_beginnings = tuple({needle[:size] for needle in needles for size in (1, 2, 3)})
 

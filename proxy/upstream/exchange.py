@@ -109,7 +109,7 @@ class Exchange:
         way = self._way
         assert way is not None
         self.stage = "exchange"
-        addresses = way.addresses()
+        addresses = way.addresses(time.monotonic())
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return

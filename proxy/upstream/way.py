@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from proxy.upstream.rendering import Pins
 from proxy.wire.pool import Addresses, PoolKey
+
+_ADDRESSES_FRESH: Final = 1.0
 
 
 class Timeouts(NamedTuple):
@@ -23,10 +25,10 @@ class Timeouts(NamedTuple):
 class Way:
     """How calls to one destination go out; made once and shared by them.
 
-    `addresses()` gives checked addresses, at once or later. `pins` are header lines added when the caller sent none.
+    `addresses` looks checked addresses up, at once or later. `pins` are header lines added when the caller sent none.
     """
 
-    __slots__ = ("addresses", "key", "pins", "provider", "timeouts")
+    __slots__ = ("_fresh_until", "_known", "_look_up", "authority", "key", "pins", "provider", "timeouts")
 
     def __init__(
         self,
@@ -37,7 +39,19 @@ class Way:
         pins: Pins = (),
     ) -> None:
         self.key = key
-        self.addresses = addresses
+        self.authority = key.destination.authority.encode("ascii")
         self.timeouts = timeouts
         self.provider = provider
         self.pins = pins
+        self._look_up = addresses
+        self._known: Addresses = ()
+        self._fresh_until = 0.0
+
+    def addresses(self, now: float) -> Addresses | Awaitable[Addresses]:
+        """Checked addresses; those of the last second are not looked at again. `now` is the monotonic clock."""
+        if now < self._fresh_until:
+            return self._known
+        found = self._look_up()
+        if isinstance(found, tuple):
+            self._known, self._fresh_until = found, now + _ADDRESSES_FRESH
+        return found
