@@ -8,7 +8,7 @@ import h11
 import pytest
 
 from proxy.errors import GatewayError
-from proxy.model import Call, Destination, HeaderSection
+from proxy.model import Call, Destination, HeaderSection, Place, Presented
 from proxy.responses.delivery import Delivery
 from proxy.responses.masking import Masks
 from proxy.wire.framing import Limits
@@ -20,7 +20,7 @@ SECRET = b"sk-live-0123456789"
 
 
 def head_of(*lines: str, line: str = "HTTP/1.1 200 OK") -> ReplyHead:
-    return reply_head("\r\n".join([line, *lines, "", ""]).encode("latin-1"), Limits(), None)[0]
+    return reply_head("\r\n".join([line, *lines, "", ""]).encode("latin-1"), Limits(), None)
 
 
 class Delivered:
@@ -35,7 +35,8 @@ class Delivered:
         self.connection.connection_made(self.transport)
         self.connection.data_received(f"{method} / HTTP/1.{minor}\r\nHost: a\r\n{asked}\r\n".encode())
         destination = Destination("https", "api.x", 443)
-        call = Call("id-1", "base-url", method, destination, b"/", HeaderSection(), 0.0, minor, segment=segment)
+        place = Place(destination, b"/", "/", segment=segment)
+        call = Call("id-1", "base-url", method, destination, place, HeaderSection(), 0.0, minor, Presented())
         self.delivery = Delivery(self.connection, call)
         self.delivery.mask(masks)
 

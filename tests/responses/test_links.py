@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.model import Call, Destination, HeaderSection
+from proxy.model import Call, Destination, HeaderSection, Place, Presented
 from proxy.responses.links import pointing_back
+
+
+def call_to(destination: Destination, front: bytes) -> Call:
+    place = Place(destination, b"/", "/", segment="x", front=front)
+    return Call("id", "base-url", "GET", destination, place, HeaderSection(), 0.0, 1, Presented())
 
 
 def rebased(
     name: bytes, value: bytes, destination: Destination = Destination("https", "api.x", 443), front: bytes = b"http://p"
 ) -> bytes:
-    call = Call("id", "base-url", "GET", destination, b"/", HeaderSection(), 0.0, segment="x", front=front)
-    ((_, found),) = pointing_back([(name, value)], call)
+    ((_, found),) = pointing_back([(name, value)], call_to(destination, front))
     return found
 
 
@@ -76,6 +80,6 @@ def test_without_a_known_front_the_path_alone_is_rebased_once() -> None:
 
 
 def test_other_headers_are_left_alone_and_hsts_is_dropped() -> None:
-    call = Call("id", "base-url", "GET", Destination("https", "api.x", 443), b"/", HeaderSection(), 0.0, segment="x")
+    call = call_to(Destination("https", "api.x", 443), b"")
     lines = [(b"X-Url", b"https://api.x/a"), (b"STRICT-Transport-Security", b"max-age=1"), (b"Set-Cookie", b"a=/")]
     assert pointing_back(lines, call) == [lines[0], lines[2]]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import GatewayError
-from proxy.model import Call, Destination, RequestHead
+from proxy.model import Call, Destination, Place, Presented, RequestHead
 from proxy.responses.delivery import Delivery
 from proxy.responses.masking import Masks
 from proxy.upstream.exchange import Exchange
@@ -92,7 +92,9 @@ class Ends:
         self.means = Means(self.lines, self.relays, self._finished, lambda _, error: self.broken.append(error))
 
     def _begin(self, head: RequestHead, connection: ServerConnection) -> None:
-        call = Call("id", "proxy", head.method, TARGET, head.target, head.section, time.monotonic(), head.minor)
+        line, place = head.line, Place(TARGET, head.line.target, None)
+        now = time.monotonic()
+        call = Call("id", "proxy", line.method, TARGET, place, head.section, now, line.minor, Presented())
         exchange = Exchange(call, connection, Delivery(connection, call), self.means)
         exchange.renew = self.renew
         exchange.reply_to.mask(self.masks)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.model import Call, Destination
+from proxy.model import Call, Destination, Place, Presented
 from proxy.upstream.rendering import NOTHING, Pins, request_bytes
 from proxy.wire.framing import Limits
 from proxy.wire.request_head import request_head
 from signers.placement import Injection
 
 API = Destination("https", "api.test", 443)
+AUTHORITY = API.authority.encode()
 BEARER = Injection(lines=b"Authorization: Bearer real\r\n", clears=frozenset({b"authorization"}))
 
 
@@ -20,12 +21,13 @@ def is_session(value: bytes) -> bool:
 
 def call_of(*lines: str, line: str = "GET /a%2Fb?c HTTP/1.1", host: str = "Host: proxy:8080") -> Call:
     raw = "\r\n".join([line, *([host] if host else []), *lines, "", ""]).encode("latin-1")
-    head = request_head(raw, Limits(), None)[0]
-    return Call("id", "proxy", head.method, API, head.target, head.section, 0.0, head.minor)
+    head = request_head(raw, Limits(), None)
+    place = Place(API, head.line.target, None)
+    return Call("id", "proxy", head.line.method, API, place, head.section, 0.0, head.line.minor, Presented())
 
 
-def rendered(call: Call, injection: Injection = NOTHING, pins: Pins = ()) -> list[bytes]:
-    wire = request_bytes(call, injection, pins, is_session)
+def rendered(call: Call, injection: Injection = NOTHING, pins: Pins = (), authority: bytes = AUTHORITY) -> list[bytes]:
+    wire = request_bytes(call, injection, authority, pins, is_session)
     assert wire.endswith(b"\r\n\r\n")
     assert wire.count(b"\r\n\r\n") == 1
     return wire[:-4].split(b"\r\n")
@@ -48,9 +50,8 @@ def test_a_call_without_host_gets_one() -> None:
 
 
 def test_a_port_of_its_own_stands_in_host() -> None:
-    call = call_of()
-    call.destination = Destination("https", "::1", 8443)
-    assert rendered(call)[1] == b"Host: [::1]:8443"
+    authority = Destination("https", "::1", 8443).authority.encode()
+    assert rendered(call_of(), authority=authority)[1] == b"Host: [::1]:8443"
 
 
 @pytest.mark.parametrize("name", ["Authorization", "authorization", "AUTHORIZATION"])
@@ -97,21 +98,22 @@ def test_a_version_is_pinned_unless_the_caller_says_one() -> None:
 
 def test_an_equal_block_is_rendered_once() -> None:
     call = call_of("X: y")
-    request_bytes(call, BEARER, (), is_session)
+    first = request_bytes(call, BEARER, AUTHORITY, (), is_session)
     assert call.section.memo is not None
-    block = call.section.memo[1]
-    call.target = b"/other"
-    assert request_bytes(call, BEARER, (), is_session) == b"GET /other HTTP/1.1\r\n" + block
-    assert call.section.memo[1] is block
+    block = call.section.memo[-1]
+    call.place = call.place._replace(target=b"/other")
+    second = request_bytes(call, BEARER, AUTHORITY, (), is_session)
+    assert second == b"GET /other HTTP/1.1\r\n" + block
+    assert second.partition(b"\r\n")[2] == first.partition(b"\r\n")[2]
+    assert call.section.memo[-1] is block
 
 
 def test_another_credential_or_destination_is_never_served_from_memory() -> None:
     call = call_of("X: y")
-    first = request_bytes(call, BEARER, (), is_session)
+    first = request_bytes(call, BEARER, AUTHORITY, (), is_session)
     other = Injection(lines=b"Authorization: Bearer other\r\n", clears=frozenset({b"authorization"}))
-    assert b"Bearer other" in request_bytes(call, other, (), is_session)
-    assert request_bytes(call, BEARER, (), is_session) == first
-    call.destination = Destination("https", "evil.test", 443)
-    assert b"Host: evil.test" in request_bytes(call, BEARER, (), is_session)
-    assert b"real" not in request_bytes(call, NOTHING, (), is_session)
-    assert b"Pin: 1" in request_bytes(call, NOTHING, ((b"Pin", b"1"),), is_session)
+    assert b"Bearer other" in request_bytes(call, other, AUTHORITY, (), is_session)
+    assert request_bytes(call, BEARER, AUTHORITY, (), is_session) == first
+    assert b"Host: evil.test" in request_bytes(call, BEARER, b"evil.test", (), is_session)
+    assert b"real" not in request_bytes(call, NOTHING, AUTHORITY, (), is_session)
+    assert b"Pin: 1" in request_bytes(call, NOTHING, AUTHORITY, ((b"Pin", b"1"),), is_session)
