@@ -47,8 +47,8 @@ from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.way import Timeouts
 from proxy.wire.framing import Limits
+from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool, PoolKey, PoolSizes
-from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
 

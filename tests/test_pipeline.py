@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +306,6 @@ async def test_what_nobody_expected_is_an_internal_error_that_tells_nothing(
     policies: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     product = Product(policies)
-    product.credentials.found = 5  # type: ignore[assignment]
     product.credentials.resolve = lambda *_: 1 / 0  # type: ignore[method-assign]
     product.ask()
     assert product.received.startswith(b"HTTP/1.1 500 ")
@@ -417,7 +416,10 @@ def test_call_ids_are_unique_also_between_processes() -> None:
 async def test_what_no_call_could_be_made_of_is_answered_and_on_record(policies: Path) -> None:
     product = Product(policies)
     error = GatewayError("malformed_request", "No.")
-    answer: Callable[..., None] = lambda head, connection: product.pipeline.reject(error, connection, "proxy", None)
+
+    def answer(_: RequestHead, connection: ServerConnection) -> None:
+        product.pipeline.reject(error, connection, "proxy", None)
+
     connection, client = ServerConnection(RecordingService(answer)), RecordingTransport()
     connection.connection_made(client)
     connection.data_received(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
