@@ -182,6 +182,10 @@ class Pipeline:
             material.injection.clears if material is not None else frozenset(),
         )
 
+    def count_denied(self) -> None:
+        """A tunnel was refused by policy."""
+        self._metrics.denied += 1
+
     # What the stages need.
 
     def _run(self, exchange: Served, stage: Callable[[Served, T], None], value: T) -> None:
@@ -295,12 +299,22 @@ class Pipeline:
         return exchange.record
 
     def reject(
-        self, error: GatewayError, connection: ServerConnection, listener: ListenerKind, destination: Destination | None
+        self,
+        error: GatewayError,
+        connection: ServerConnection,
+        listener: ListenerKind,
+        destination: Destination | None,
+        method: str = "",
+        caller: Caller | None = None,
     ) -> None:
-        """Answers what no call could be made of, and accounts for it. The connection stays if it can."""
-        call_id, keep = self.call_ids.next(), connection.keeps
-        reply = render(error, call_id, "", keep)
-        self.account(error, call_id, listener, destination, len(reply))
+        """Answers what no call could be made of, and accounts for it.
+
+        The connection stays if it can, but not behind a request that two readers might take for different ones.
+        """
+        call_id = self.call_ids.next()
+        keep = connection.keeps and error.code.name != "malformed_request"
+        reply = render(error, call_id, method, keep)
+        self.account(error, call_id, listener, destination, len(reply), method, caller)
         connection.write(reply)
         connection.end_reply(keep)
 
@@ -311,6 +325,7 @@ class Pipeline:
         listener: ListenerKind,
         destination: Destination | None,
         bytes_out: int = 0,
+        method: str = "",
         caller: Caller | None = None,
     ) -> None:
         """Leaves the record of something that was refused before it was a call."""
@@ -322,6 +337,7 @@ class Pipeline:
             actor=caller.actor if caller else "",
             agent=caller.agent if caller else "",
             provider="other",
+            method=method,
             host=destination.host if destination else "",
             status=error.status,
             outcome="denied" if error.code.kind == "permission" else "error",

@@ -234,6 +234,10 @@ class Exchange:
             upstream.pause_reading()
 
     def tick(self, now: float) -> None:
+        limit = self.call.section.timeout
+        if limit and now > self.call.started + limit and not self.over and self._relay is None:
+            self.fail(GatewayError("upstream_timeout", "The time that Sluicegate-Timeout gave the call has passed."))
+            return
         if self._deadline and now > self._deadline and self._upstream is not None and not self.over:
             what = (
                 "The provider stopped in the middle of its answer."
