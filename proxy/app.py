@@ -9,12 +9,12 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
-from proxy.app_identity import Identities
+from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_store import open_store, paths_and_limits
 from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
@@ -23,6 +23,7 @@ from proxy.control import Controls, ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
 from proxy.errors import ConfigurationError, StoreError
 from proxy.explanation import explain, question
+from proxy.identity.chain import Chain
 from proxy.listeners.base_url import BaseUrlListener
 from proxy.listeners.certificate_authority import CertificateAuthority
 from proxy.listeners.connect import Connect
@@ -39,7 +40,6 @@ from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
-from proxy.upstream.addresses import Endpoint
 from proxy.upstream.dial import Dialler, Parent, client_context
 from proxy.upstream.exchange import Timeouts
 from proxy.upstream.fetch import Fetcher
@@ -86,7 +86,10 @@ class Routes:
 class Instance:
     """One running proxy."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, *, identities: Callable[[Fetch], Chains] | None = None, frozen: bool = False
+    ) -> None:
+        """`identities` takes the place of the configured ones; `frozen` never looks at a file again."""
         faults = file_faults(settings)
         if faults:
             raise ConfigurationError(faults)
@@ -126,7 +129,9 @@ class Instance:
             settings.limits.in_flight,
             self.sweep,
         )
-        self.identities = Identities(settings, Fetcher(lambda: self.roots, settings.upstream.proxy).fetch)
+        fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
+        self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
+        self.frozen = frozen
         self.authority = CertificateAuthority.open(settings.ca.dir, settings.ca.required, time.time())
         self.services = [(listener, self._service(listener)) for listener in settings.listeners]
         self._servers: list[asyncio.AbstractServer] = []
@@ -134,6 +139,9 @@ class Instance:
         self._ops: OpsServer | None = None
         self._control: ControlServer | None = None
         self.stopping = asyncio.Event()
+        self.store_opened = asyncio.Event()
+        self.bound: list[tuple[str, int]] = []
+        """Where the listeners are, in the order of the settings."""
 
     @property
     def roots(self) -> ssl.SSLContext:
@@ -142,9 +150,9 @@ class Instance:
             self._roots = client_context(self.settings.upstream.extra_ca_file)
         return self._roots
 
-    def _service(self, listener: Listener) -> Service:
+    def _terms(self) -> Terms:
         limits = self.settings.limits
-        terms = Terms(
+        return Terms(
             self.limits,
             Patience(
                 limits.request_head_seconds,
@@ -154,14 +162,28 @@ class Instance:
             ),
             limits.client_connections,
         )
+
+    def _service(self, listener: Listener) -> Service:
         chain = self.identities.chain(self.settings.identity_of(listener), listener.kind)
         if listener.kind == "base-url":
-            base = BaseUrlListener(self.pipeline, chain, terms, self.connections)
+            base = BaseUrlListener(self.pipeline, chain, self._terms(), self.connections)
             base.scheme = b"https" if listener.tls else b"http"
             return base
-        forward = ForwardListener(self.pipeline, chain, terms, self.connections)
+        return self.forward(chain)
+
+    def forward(self, chain: Chain, kind: type[ForwardListener] = ForwardListener) -> ForwardListener:
+        """A proxy listener that is not served yet."""
+        terms = self._terms()
+        forward = kind(self.pipeline, chain, terms, self.connections)
         forward.connect = Connect(self.pipeline, self.authority, self.dialler, terms, self.connections, self.sweep)
         return forward
+
+    async def listen(self, host: str, port: int, service: Service) -> tuple[str, int]:
+        """Serves one more listener than the settings name; where it is."""
+        sock = bound_socket(host, port)
+        (bound,) = self._refuse_ourselves([sock])
+        self._servers.append(await serve_socket(sock, service, None))
+        return bound
 
     # Start.
 
@@ -169,7 +191,7 @@ class Instance:
         """Binds, reads and serves. Raises ConfigurationError or OSError; nothing is served then."""
         await self.identities.start()
         sockets = [bound_socket(listener.bind.host, listener.bind.port) for listener, _ in self.services]
-        self._refuse_ourselves(sockets)
+        self.bound = self._refuse_ourselves(sockets)
         self.metrics.connections = self._connection_counts
         self.metrics.audit = self.audit.output
         self.metrics.policy_hash = self.rules.policies.hash
@@ -186,15 +208,16 @@ class Instance:
         self.sweep.follow(self.connections.open)
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
-        self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
+        self._tasks = [asyncio.create_task(self._open_store())]
+        if not self.frozen:
+            self._tasks.append(asyncio.create_task(self._watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
-    def _refuse_ourselves(self, sockets: list[socket.socket]) -> None:
-        own: set[Endpoint] = set()
-        for sock in sockets:
-            host, port = sock.getsockname()[:2]
-            own.add((ipaddress.ip_address(host), port))
-        self.addresses.refuse(frozenset(own))
+    def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
+        """No call may lead to these sockets; returns where they are."""
+        bound = [(str(host), int(port)) for host, port, *_ in (sock.getsockname() for sock in sockets)]
+        self.addresses.refuse(frozenset((ipaddress.ip_address(host), port) for host, port in bound))
+        return bound
 
     async def _open_store(self) -> None:
         """The first login. A store that is away delays readiness, not the listeners."""
@@ -214,6 +237,7 @@ class Instance:
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
         self.readiness.met("store")
+        self.store_opened.set()
 
     # While it runs.
 

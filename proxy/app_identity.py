@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from proxy.identity.chain import Chain
 from proxy.identity.client_certificate import CertificateRule, ClientCertificate
@@ -32,6 +33,19 @@ Fetch = Callable[[str], Awaitable[bytes]]
 FILE_SECONDS = 1.0
 """How often key files and revocation lists on disk are looked at."""
 URL_SECONDS = 300.0
+
+
+class Chains(Protocol):
+    """Where an instance gets its listeners' chains."""
+
+    def chain(self, configured: Identity, kind: ListenerKind) -> Chain:
+        """The chain of one listener."""
+
+    async def start(self) -> None:
+        """Makes ready what the chains rest on, before anything is served."""
+
+    def stop(self) -> None:
+        """Ends background work."""
 
 
 class Identities:

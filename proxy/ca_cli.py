@@ -10,8 +10,8 @@ from typing import NamedTuple, cast
 
 import click
 
-from proxy.errors import ConfigurationError, Fault
 from proxy.commands.options import config_option
+from proxy.errors import ConfigurationError, Fault
 from proxy.listeners.authority_files import certificate_pem, open_authority, read_certificate_pem
 from proxy.listeners.trust import Format, export, system_roots
 

@@ -30,6 +30,7 @@ class Command(NamedTuple):
 
 COMMANDS: Final = {
     "serve": Command("proxy.commands.serve", "serve", "Run the proxy in the foreground."),
+    "run": Command("proxy.commands.run", "run", "Run a command behind a proxy of its own, without keys."),
     "check": Command("proxy.commands.check", "check", "Check configuration, providers and policies; name every fault."),
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),

@@ -1,0 +1,138 @@
+"""What the tests of whole commands share: an upstream that records what reaches it, and a folder to run from."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import trustme
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NAMED = [sys.executable, str(Path(__file__).with_name("named.py"))]
+INTERCEPTED = "api.shop.test"
+TUNNELLED = "files.shop.test"
+CANARY = "sk-canary-0f3b9a62c1d84e57"
+LOOPBACK = ["127.0.0.0/8"]
+
+
+class Upstream:
+    """An https server for every name below shop.test; `seen` holds (method, path, headers) of each request."""
+
+    def __init__(self, authority: trustme.CA) -> None:
+        self.seen: list[tuple[str, str, dict[str, str]]] = []
+        self.files: dict[str, bytes] = {}
+        upstream = self
+
+        class Answer(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                upstream.seen.append((self.command, self.path, headers))
+                self.rfile.read(int(headers.get("content-length", 0)))
+                body = upstream.files.get(self.path.partition("?")[0], b"" if "no-body" in self.path else b"hello\n")
+                known = self.path.partition("?")[0] in upstream.files or not upstream.files
+                self.send_response(200 if known else 404)
+                self.send_header("Content-Length", str(len(body)))
+                self.send_header("Content-Type", "text/html" if self.path.endswith("/") else "application/octet-stream")
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_POST = do_PUT = do_GET
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("*.shop.test").configure_cert(context)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+        self._server.daemon_threads = True
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def url(self, host: str, path: str = "/x") -> str:
+        return f"https://{host}:{self.port}{path}"
+
+
+def policy(upstream: Upstream, *allow: Mapping[str, Any]) -> dict[str, Any]:
+    rules = allow or (
+        {
+            "name": "shop",
+            "host": INTERCEPTED,
+            "port": upstream.port,
+            "networks": [*LOOPBACK],
+            "credential": {"name": "shop", "header": "X-Shop-Key"},
+        },
+        {"name": "files", "tunnel": f"{TUNNELLED}:{upstream.port}", "networks": [*LOOPBACK], "reason": "pinned"},
+    )
+    return {
+        "apiVersion": "sluicegate/v1",
+        "kind": "EgressPolicy",
+        "metadata": {"name": "shop"},
+        "subjects": [{"tenant": "*", "agent": "*"}],
+        "allow": [dict(rule) for rule in rules],
+    }
+
+
+class Stand:
+    """A configuration in a folder."""
+
+    def __init__(self, folder: Path, upstream: Upstream, authority: trustme.CA, **settings: Any) -> None:
+        self.folder = folder
+        self.upstream = upstream
+        self.config = folder / "sluicegate.yaml"
+        (folder / "policies").mkdir()
+        (folder / "roots.pem").write_bytes(authority.cert_pem.bytes())
+        document = {
+            "identity": [{"kind": "static", "tenant": "acme", "agent": "bot"}],
+            "upstream": {"extra_ca_file": "./roots.pem"},
+            "audit": {"sink": "file", "path": "./audit.jsonl"},
+            **settings,
+        }
+        self.config.write_text(yaml.safe_dump(document, sort_keys=False))
+        self.write_policy(policy(upstream))
+        self.store({"tenants/acme/shop": {"kind": "api_key", "value": CANARY, "hosts": [INTERCEPTED]}})
+
+    def write_policy(self, document: Mapping[str, Any]) -> None:
+        (self.folder / "policies" / "shop.yaml").write_text(yaml.safe_dump(dict(document), sort_keys=False))
+
+    def store(self, records: Mapping[str, Any]) -> None:
+        done = self.command("secrets", "import", "-", "--config", str(self.config), stdin=json.dumps(records))
+        assert done.returncode == 0, done.stderr
+
+    def command(
+        self, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        """A `sluicegate` command that ends by itself."""
+        return subprocess.run(
+            [*NAMED, *words], input=stdin, capture_output=True, text=True, timeout=timeout, cwd=self.folder,
+            env=self.environment(environment or {}),
+        )  # fmt: skip
+
+    def run(
+        self, *command: str, options: Sequence[str] = ("--quiet",), environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`sluicegate run` of a command."""
+        return self.command("run", "--config", str(self.config), *options, "--", *command, environment=environment)
+
+    def environment(self, more: Mapping[str, str]) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        return {**kept, "HOME": str(self.folder), "PYTHONPATH": str(REPOSITORY), **more}
+
+    def audit(self) -> list[dict[str, Any]]:
+        path = self.folder / "audit.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
