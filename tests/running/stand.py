@@ -136,3 +136,48 @@ class Stand:
     def audit(self) -> list[dict[str, Any]]:
         path = self.folder / "audit.jsonl"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+PRINT_ENVIRONMENT = """
+import json, os, signal, sys
+report = {
+    "variables": dict(os.environ),
+    "descriptors": sorted(int(name) for name in os.listdir("/proc/self/fd")),
+    "umask": os.umask(0),
+    "masked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])],
+}
+print(json.dumps(report), flush=True)
+sys.stdin.read()
+"""
+
+
+class Running:
+    """A `sluicegate run` that goes on until `stop`; `variables` is the environment its command was given."""
+
+    def __init__(self, stand: Stand, options: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        self.stand = stand
+        words = ["run", "--config", str(stand.config), *options, "--", sys.executable, "-c", PRINT_ENVIRONMENT]
+        self.process = subprocess.Popen(
+            [*NAMED, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=stand.folder, env=stand.environment(environment or {}),
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise AssertionError(self.process.communicate()[1])
+        self.report: dict[str, Any] = json.loads(line)
+        self.variables: dict[str, str] = self.report["variables"]
+
+    def client(
+        self, *command: str, cwd: Path | None = None, timeout: float = 60, **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """A client as the command would have started it."""
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, cwd=cwd or self.stand.folder,
+            env={**self.variables, **more}, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def stop(self) -> tuple[int, str]:
+        """Lets the command end; exit code and standard error."""
+        _, said = self.process.communicate(timeout=30)
+        return self.process.returncode, said
