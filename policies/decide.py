@@ -137,6 +137,8 @@ class _MethodTable:
         self, allows: Sequence[Alternative], denies: Sequence[Alternative], endpoint: Endpoint, *, warn: bool
     ) -> None:
         self._allows, self._denies, self._endpoint, self._warn = allows, denies, endpoint, warn
+        self._unmatched = unmatched(endpoint)
+        self._grants: dict[int, Allowed] = {}
         self._allow_paths, self._deny_paths = PathTable(unknown=False), PathTable(unknown=True)
         for table, alternatives in ((self._allow_paths, allows), (self._deny_paths, denies)):
             for order, alternative in enumerate(alternatives):
@@ -147,37 +149,41 @@ class _MethodTable:
         if denied is not None and not soft:
             return denied
         found = self._permitted(path, operation)
-        if isinstance(found, Rule):
-            return _warned(_grant(found), denied)
+        if isinstance(found, Allowed):
+            return _warned(found, denied)
         return _unruled(self._endpoint, denied or found) if self._warn else found
 
     def _refused(self, path: str | None, operation: str | None) -> tuple[Denied | None, bool]:
         """The refusal by a deny, if one matches, and whether it only warns."""
-        if path is None:
-            # The path may be any, so every deny of this method may be meant; those that refuse come first.
-            order = 0 if self._denies else NO_MATCH
-        else:
-            order = min(self._deny_paths.best(reading, operation) for reading in deny_readings(path))
+        if not self._denies:
+            return None, False
+        order = 0  # the path may be any, so every deny of this method may be meant; those that refuse come first
+        if path is not None:
+            order = min([self._deny_paths.best(reading, operation) for reading in deny_readings(path)])
         if order == NO_MATCH:
             return None, False
         found = self._denies[order]
         return refusal(found.rule, ambiguous=path is None and found.looks_inside), found.rule.soft
 
-    def _permitted(self, path: str | None, operation: str | None) -> Rule | Denied:
+    def _permitted(self, path: str | None, operation: str | None) -> Verdict:
         if path is None:
             return self._permitted_whatever_the_path()
         order = self._allow_paths.best(allow_segments(path), operation)
-        return unmatched(self._endpoint) if order == NO_MATCH else self._allows[order].rule
+        if order == NO_MATCH:
+            return self._unmatched
+        if order not in self._grants:
+            self._grants[order] = _grant(self._allows[order].rule)
+        return self._grants[order]
 
-    def _permitted_whatever_the_path(self) -> Rule | Denied:
+    def _permitted_whatever_the_path(self) -> Verdict:
         """The allow that holds for any path, unless a more specific one would let some paths leave differently."""
         inside: list[Rule] = []
         for alternative in self._allows:
             if not alternative.looks_inside:
                 other = next((rule for rule in inside if rule.effect != alternative.rule.effect), None)
-                return alternative.rule if other is None else refusal(other, ambiguous=True)
+                return _grant(alternative.rule) if other is None else refusal(other, ambiguous=True)
             inside.append(alternative.rule)
-        return refusal(inside[0], ambiguous=True) if inside else unmatched(self._endpoint)
+        return refusal(inside[0], ambiguous=True) if inside else self._unmatched
 
 
 class Plan:

@@ -119,7 +119,7 @@ def _document(source: Source, floor: bool, providers: Mapping[str, ProviderFacts
     try:
         policy = EgressPolicy.model_validate(source.value)
     except ValidationError as error:
-        faults.extend(_type_fault(source, detail) for detail in error.errors(include_input=False, include_url=False))
+        faults.extend(type_faults(source, error))
         findings = rules_findings(_valid(source, "allow", AllowRule), _valid(source, "deny", DenyRule), providers)
         faults.extend(Fault(source.file, source.line(place), message) for place, message in findings)
         return None
@@ -143,6 +143,13 @@ def _valid(source: Source, key: str, model: type[R]) -> dict[int, R]:
     return found
 
 
+def _own_errors(error: ValidationError) -> list[ErrorDetails]:
+    """Without "too short" for a list that only seems empty because its items are wrong."""
+    details = error.errors(include_input=False, include_url=False)
+    inside = {detail["loc"][:length] for detail in details for length in range(len(detail["loc"]))}
+    return [detail for detail in details if detail["type"] != "too_short" or detail["loc"] not in inside]
+
+
 _TYPE_MESSAGES: Final = {
     "string_type": "must be text; put it in quotes",
     "tuple_type": "must be a list",
@@ -154,9 +161,11 @@ _TYPE_MESSAGES: Final = {
 }
 
 
-def _type_fault(source: Source, detail: ErrorDetails) -> Fault:
-    place = [part for part in detail["loc"] if part not in {"record", "none"}]
-    return Fault(source.file, source.line(place), _type_message(detail, place))
+def type_faults(source: Source, error: ValidationError) -> Iterator[Fault]:
+    """What is wrong with the types of a file's keys, each with its line, in words of this language."""
+    for detail in _own_errors(error):
+        place = [part for part in detail["loc"] if part not in {"record", "none"}]
+        yield Fault(source.file, source.line(place), _type_message(detail, place))
 
 
 def _type_message(detail: ErrorDetails, place: Sequence[str | int]) -> str:

@@ -94,6 +94,7 @@ def _host_regex(kind: str, text: str) -> re.Pattern[str]:
     return re.compile(re.escape(text).replace(r"\*", LABEL))
 
 
+@lru_cache(maxsize=8192)
 def host_pattern(text: str) -> HostPattern:
     """A `host:` of a rule. Upper case, a trailing dot, brackets and Unicode names are brought to the canonical form.
 
@@ -122,11 +123,9 @@ def host_template(text: str) -> HostPattern:
 
 def _canonical_host(text: str) -> str:
     name = text.removesuffix(".")
-    if name.startswith("[") and name.endswith("]"):
-        return str(ipaddress.IPv6Address(name[1:-1]))
-    if ":" in name:
+    if ":" in name and "%" not in name:
         try:
-            return str(ipaddress.IPv6Address(name))
+            return str(ipaddress.IPv6Address(name[1:-1] if name.startswith("[") and name.endswith("]") else name))
         except ValueError:
             raise ValueError(f'"{text}": write the host alone; a port has its own key') from None
     name = _to_ascii(name)
@@ -168,6 +167,7 @@ class PathPattern:
     literal: int
 
 
+@lru_cache(maxsize=8192)
 def path_pattern(text: str) -> PathPattern:
     """A path of a rule: decoded like a call's. Raises ValueError when it is ambiguous or not a path at all."""
     if not text.startswith("/"):

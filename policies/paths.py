@@ -64,7 +64,28 @@ class _Node:
             return self.star
         if "*" in segment:
             return self.globs.setdefault(segment, (glob_regex(segment), _Node()))[1]
-        return self.literals.setdefault(segment, _Node())
+        node = self.literals.get(segment)
+        if node is None:
+            node = self.literals[segment] = _Node()
+        return node
+
+    def entered(self) -> list[_Node]:
+        """The nodes that are active once this one is: `**` also matches no segment at all."""
+        return [self] if self.deep is None else [self, self.deep]
+
+    def follow(self, segment: str, following: list[_Node]) -> None:
+        """Adds the nodes that are active after one more segment of a call's path."""
+        if self.is_deep:
+            following.append(self)
+        child = self.literals.get(segment)
+        if child is not None:
+            following += child.entered()
+        if self.star is not None and segment:
+            following += self.star.entered()
+        if self.globs:
+            for pattern, node in self.globs.values():
+                if pattern.fullmatch(segment):
+                    following += node.entered()
 
 
 class PathTable:
@@ -87,39 +108,14 @@ class PathTable:
 
     def best(self, segments: list[str], operation: str | None) -> int:
         """The lowest order among the patterns that match, NO_MATCH if none does."""
-        active = _with_deep({self._root: None})
+        active = self._root.entered()
         for segment in segments:
-            if not active:
-                return NO_MATCH
-            active = _step(active, segment)
-        return min((node.leaf.best(operation) for node in active if node.leaf is not None), default=NO_MATCH)
-
-
-# A dictionary serves as a set that keeps its order, so that a walk does not depend on addresses in memory.
-_Active = dict[_Node, None]
-
-
-def _step(active: _Active, segment: str) -> _Active:
-    following: _Active = {}
-    for node in active:
-        if node.is_deep:
-            following[node] = None
-        if (child := node.literals.get(segment)) is not None:
-            following[child] = None
-        if node.star is not None and segment:
-            following[node.star] = None
-        for pattern, glob_child in node.globs.values():
-            if pattern.fullmatch(segment):
-                following[glob_child] = None
-    return _with_deep(following)
-
-
-def _with_deep(active: _Active) -> _Active:
-    """`**` matches no segment too, so the node behind it is active as soon as the one before it is."""
-    deep = [node.deep for node in active if node.deep is not None]
-    for node in deep:
-        active[node] = None
-    return active
+            following: list[_Node] = []
+            for node in active:
+                node.follow(segment, following)
+            # Several ways may lead to one node: without this, every `**` would multiply them.
+            active = list(dict.fromkeys(following)) if len(following) > 4 else following
+        return min([node.leaf.best(operation) for node in active if node.leaf is not None], default=NO_MATCH)
 
 
 def allow_segments(path: str) -> list[str]:

@@ -16,10 +16,29 @@ import yaml
 
 MAX_FILE_BYTES: Final = 1 << 20
 MAX_DEPTH: Final = 16
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
 _INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
+_FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
+_NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_PLAIN_TAGS: Final = {
+    **dict.fromkeys(_TRUE | _FALSE, f"{_TAG}bool"),
+    **dict.fromkeys(_NULL, f"{_TAG}null"),
+    "<<": f"{_TAG}merge",
+}
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Resolves plain text as YAML 1.1 does, but only to what the language has: booleans, null and whole numbers."""
+
+    def resolve(self, kind: type[yaml.Node], value: str | None, implicit: Any) -> str:
+        if kind is not yaml.ScalarNode:
+            return f"{_TAG}{'seq' if kind is yaml.SequenceNode else 'map'}"
+        if value is None or not implicit[0]:
+            return f"{_TAG}str"
+        if value[:1].isdigit() and _INTEGER.fullmatch(value):
+            return f"{_TAG}int"
+        return _PLAIN_TAGS.get(value, f"{_TAG}str")
 
 
 class Fault(NamedTuple):
@@ -80,7 +99,7 @@ def read(path: Path, faults: list[Fault]) -> list[Source]:
 def parse(file: str, text: str, faults: list[Fault]) -> list[Source]:
     """The documents in `text`, as `read` returns them."""
     try:
-        nodes = [node for node in yaml.compose_all(text, Loader=_LOADER) if node is not None]
+        nodes = [node for node in yaml.compose_all(text, Loader=_Loader) if node is not None]
     except (yaml.YAMLError, RecursionError) as error:
         faults.append(_syntax_fault(file, error))
         return []
@@ -142,12 +161,11 @@ class _Reader:
 
 
 def _scalar(node: yaml.ScalarNode) -> str | int | bool | None:
-    """Text stays text unless YAML 1.1 reads a boolean, a null or a decimal integer: the language has nothing else."""
     tag = node.tag.removeprefix(_TAG)
     if tag == "bool":
         return node.value in _TRUE
     if tag == "null":
         return None
-    if tag == "int" and _INTEGER.fullmatch(node.value):
+    if tag == "int" and _INTEGER.fullmatch(node.value):  # an explicit !!int may hold anything
         return int(node.value)
     return str(node.value)

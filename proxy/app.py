@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_store import open_store, paths_and_limits
 from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
@@ -31,6 +30,7 @@ from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
 from proxy.model import Caller, Destination
+from proxy.opening import open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline, Snapshot
 from proxy.responses.masking import Masks
@@ -102,8 +102,8 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings)
         self._roots: ssl.SSLContext | None = None
-        self.store = open_store(settings)
-        paths, cache = paths_and_limits(settings)
+        self.store = open_store(settings.store)
+        paths, cache = paths_and_limits(settings.store)
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -211,6 +211,9 @@ class Instance:
         self._tasks = [asyncio.create_task(self._open_store())]
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
+        for name in ("state", "ledger"):
+            if getattr(self.settings, name) is not None:
+                log.warning("%s is set in the configuration, but this version does not use it", name)
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:

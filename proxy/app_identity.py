@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from proxy.identity.chain import Chain
 from proxy.identity.client_certificate import CertificateRule, ClientCertificate
 from proxy.identity.identifier import Identifier
 from proxy.identity.keys import KeySet
-from proxy.identity.limited import Limited
 from proxy.identity.mapping import CallerTemplate
 from proxy.identity.revocation import RevocationList
 from proxy.identity.service_account import ServiceAccount, ServiceAccountRule
 from proxy.identity.session_token import ClaimNames, SessionIssuer, SessionToken
-from proxy.identity.source import FileSource, Reloading, UrlSource
+from proxy.identity.source import FileSource, Reloading, Source, UrlSource
 from proxy.identity.static import Static
 from proxy.identity.verification import Verifier
 from proxy.model import Caller, ListenerKind
 from proxy.settings import Settings
+from proxy.settings import identity as settings_identity
 from proxy.settings.identity import (
+    CallerNames,
     ClientCertificateIdentity,
     Identity,
     KeySource,
@@ -54,14 +55,16 @@ class Identities:
     def __init__(self, settings: Settings, fetch: Fetch) -> None:
         self._settings = settings
         self._fetch = fetch
-        self._documents: list[Reloading[object]] = []
-        self._lists: list[RevocationList] = []
+        self._documents: list[Reloading[Any]] = []
+        self.revocations: list[RevocationList] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     def chain(self, configured: Identity, kind: ListenerKind) -> Chain:
         """The chain of one listener. Raises ConfigurationError."""
         members = [self._member(member) for member in configured.chain]
-        return Chain(members, kind, configured.per_call == "required", self._settings.tenants, self._revoked)
+        return Chain(
+            members, kind, configured.per_call == "required", self._settings.tenants, self._revocations(configured)
+        )
 
     async def start(self) -> None:
         """Reads every key set and list once. Raises ConfigurationError for a file that cannot be used."""
@@ -74,15 +77,25 @@ class Identities:
         for task in self._tasks:
             task.cancel()
 
-    def _revoked(self, caller: Caller) -> bool:
-        return any(document.revoked(caller) for document in self._lists)
+    def _revocations(self, configured: Identity) -> Callable[[Caller], bool] | None:
+        source: Source
+        if configured.revocations_file is not None:
+            source = FileSource(configured.revocations_file)
+        elif configured.revocations_url is not None:
+            source = UrlSource(configured.revocations_url, self._fetch)
+        else:
+            return None
+        revocations = RevocationList(source)
+        self._documents.append(revocations)
+        self.revocations.append(revocations)
+        return revocations.revoked
 
     def _keys(self, source: KeySource) -> KeySet:
         if source.jwks_file is not None:
             keys = KeySet(FileSource(source.jwks_file))
         else:
             keys = KeySet(UrlSource(source.jwks_url or "", self._fetch))
-        self._documents.append(keys)  # type: ignore[arg-type]
+        self._documents.append(keys)
         return keys
 
     def _member(self, member: object) -> Identifier:
@@ -94,18 +107,13 @@ class Identities:
             verifier = Verifier(
                 member.issuer, member.audience, member.algorithms, self._keys(member), float(member.leeway)
             )
-            mapping = ServiceAccountRule("*", "*", CallerTemplate(member.tenant, member.agent))
-            return Limited(ServiceAccount(verifier, [mapping]), member.tenants)
+            return ServiceAccount(
+                verifier, [ServiceAccountRule(rule.namespace, rule.name, _template(rule)) for rule in member.rules]
+            )
         assert isinstance(member, ClientCertificateIdentity)
-        kind, pattern = ("spiffe", member.spiffe) if member.spiffe else ("dns", member.dns or "")
-        rule = CertificateRule(kind, pattern, CallerTemplate("{tenant}", "{agent}"))  # type: ignore[arg-type]
-        return Limited(ClientCertificate([rule]), member.tenants)
+        return ClientCertificate([_certificate_rule(rule) for rule in member.rules])
 
     def _session_token(self, member: SessionTokenIdentity) -> SessionToken:
-        if member.revocations_file is not None:
-            revoked = RevocationList(FileSource(member.revocations_file))
-            self._lists.append(revoked)
-            self._documents.append(revoked)  # type: ignore[arg-type]
         return SessionToken(
             [
                 SessionIssuer(
@@ -118,3 +126,13 @@ class Identities:
                 for issuer in member.issuers
             ]
         )
+
+
+def _template(names: CallerNames) -> CallerTemplate:
+    return CallerTemplate(names.tenant, names.agent, names.actor)
+
+
+def _certificate_rule(rule: settings_identity.CertificateRule) -> CertificateRule:
+    if rule.spiffe is not None:
+        return CertificateRule("spiffe", rule.spiffe, _template(rule))
+    return CertificateRule("dns", rule.dns or "", _template(rule))

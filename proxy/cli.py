@@ -67,11 +67,11 @@ def cli(context: click.Context) -> None:
 
 
 def _open_store(config: Path | None) -> Store:
-    """What the `secrets` commands work on."""
-    from proxy.app_store import open_store
+    """What `secrets` works on: the store that the configuration names."""
+    from proxy.opening import open_store
     from proxy.settings import load
 
-    return open_store(load(config))
+    return open_store(load(config).store)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

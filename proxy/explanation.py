@@ -10,7 +10,7 @@ import msgspec
 from policies.decide import Allowed, Denied
 from policies.matchers import decode_path
 from proxy.listeners.target import parse_absolute
-from proxy.model import Route
+from proxy.model import Destination, Route
 from proxy.rules import Rules
 
 
@@ -39,7 +39,7 @@ def explain(rules: Rules, asked: Question) -> dict[str, Any]:
     """
     destination, target = parse_absolute(asked.url.encode())
     method = asked.method.upper()
-    route = _route(rules, method, destination.host, decode_path(target.partition(b"?")[0]))
+    route = _route(rules, asked, destination, decode_path(target.partition(b"?")[0]))
     explanation = rules.policies.explain(
         asked.tenant,
         asked.agent,
@@ -64,9 +64,13 @@ def explain(rules: Rules, asked: Question) -> dict[str, Any]:
     }
 
 
-def _route(rules: Rules, method: str, host: str, path: str | None) -> Route:
-    provider = rules.catalog.find(host, path)
-    return Route(provider, provider.operation(method, path) if provider else None, path)
+def _route(rules: Rules, asked: Question, destination: Destination, path: str | None) -> Route:
+    """As the call's path looks it up: by host in the catalogue, else in the dialect that a rule names for the host."""
+    provider = rules.catalog.find(destination.host, path)
+    if provider is None:
+        dialect = rules.policies.dialect(asked.tenant, asked.agent, asked.actor, destination)
+        provider = rules.catalog.by_name(dialect) if dialect else None
+    return Route(provider, provider.operation(asked.method.upper(), path) if provider else None, path)
 
 
 def _decision(decision: Allowed | Denied, route: Route) -> dict[str, Any]:

@@ -28,6 +28,6 @@ def serve(config: Path | None) -> int:
     try:
         return uvloop.run(app.serve(settings))
     except OSError as error:
-        if error.errno in {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}:
+        if error.filename is None and error.errno in {errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES}:
             raise click.ClickException(f"{settings.file}: {error.strerror}") from None
         raise

@@ -66,7 +66,7 @@ async def import_records(store: Store, records: Mapping[str, object]) -> dict[st
 
 
 async def list_records(store: Store, prefix: str = "") -> list[Listing]:
-    """Every record at or below `prefix`, in order of path, without values. Raises StoreError."""
+    """Every record below the folder `prefix`, in order of path, without values. Raises StoreError."""
     found = []
     for path in await store.list(prefix):
         try:

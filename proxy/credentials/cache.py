@@ -52,6 +52,7 @@ class CacheLimits:
     negative    how long a missing or unusable record is remembered as such
     retry       first distance between reads while the store fails; doubles up to MAX_RETRY
     wait        how long one call waits for a read
+    stale_wait  the same when an older reading may be used should the store fail
     entries     records remembered at once
     per_tenant  store reads of one tenant at once
     """
@@ -61,6 +62,7 @@ class CacheLimits:
     negative: float = 5.0
     retry: float = 1.0
     wait: float = 15.0
+    stale_wait: float = 2.0
     entries: int = 10_000
     per_tenant: int = 4
 
@@ -137,15 +139,28 @@ class Entry:
         """The store did not answer: a record within its bound is kept, and the next read is put off."""
         self.failures += 1
         pause = limits.retry * 2.0 ** min(self.failures - 1, 10)
-        bound = self.read_at + limits.ttl + limits.stale
-        if self.loaded is not None and now < bound:
-            self.refresh_at = min(now + min(pause, MAX_RETRY), bound)
-            self.usable_until = bound
+        if self.serves_stale(now, limits):
+            self.usable_until = self._bound(limits)
+            self.refresh_at = min(now + min(pause, MAX_RETRY), self.usable_until)
             return
         self.loaded = None
         self.prepared.clear()
         self.problem, self.fault = "error", ""
         self.refresh_at = self.usable_until = now + min(pause, MAX_EMPTY_RETRY)
+
+    def serves_stale(self, now: float, limits: CacheLimits) -> bool:
+        """Whether there is a record that may be used at `now` when the store does not answer."""
+        return self.loaded is not None and now < self._bound(limits)
+
+    def _bound(self, limits: CacheLimits) -> float:
+        return self.read_at + limits.ttl + limits.stale
+
+
+@dataclass(slots=True)
+class _Slot:
+    free: asyncio.Semaphore
+    users: int = 0
+    """Holders and those who wait."""
 
 
 class TenantSlots:
@@ -153,21 +168,22 @@ class TenantSlots:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._slots: dict[str, tuple[asyncio.Semaphore, list[None]]] = {}
+        self._slots: dict[str, _Slot] = {}
 
     @asynccontextmanager
     async def hold(self, tenant: str) -> AsyncIterator[None]:
         """Hold one of the tenant's slots, waiting for it first come, first served."""
-        slot = self._slots.setdefault(tenant, (asyncio.Semaphore(self._limit), []))
-        semaphore, users = slot
-        users.append(None)
+        slot = self._slots.get(tenant)
+        if slot is None:
+            slot = self._slots[tenant] = _Slot(asyncio.Semaphore(self._limit))
+        slot.users += 1
         try:
-            async with semaphore:
+            async with slot.free:
                 yield
         finally:
-            users.pop()
-            if not users:
-                self._slots.pop(tenant, None)
+            slot.users -= 1
+            if not slot.users:
+                del self._slots[tenant]
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -213,8 +229,10 @@ class RecordCache:
         return entry.flight
 
     async def wait(self, entry: Entry, caller: Caller) -> bool:
-        """Wait for a read of this entry, at most `limits.wait`; whether it came. It survives its callers."""
-        done, _ = await asyncio.wait({self.refresh(entry, caller)}, timeout=self.limits.wait)
+        """Wait for a read of this entry, within the limits; whether it came. It survives its callers."""
+        stale = entry.serves_stale(self.clock(), self.limits)
+        patience = self.limits.stale_wait if stale else self.limits.wait
+        done, _ = await asyncio.wait({self.refresh(entry, caller)}, timeout=patience)
         for flight in done:
             flight.result()
         return bool(done)

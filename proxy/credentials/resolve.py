@@ -167,7 +167,8 @@ class Resolver:
     async def _await(
         self, entry: Entry, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination
     ) -> Material:
-        if not await self._cache.wait(entry, caller):
+        in_time = await self._cache.wait(entry, caller)
+        if not in_time and not entry.serves_stale(self._cache.clock(), self._cache.limits):
             self._counts["store", "credential_unavailable"] += 1
             raise GatewayError(
                 "credential_unavailable", "The credential store has not answered in time.", retry_after=1

@@ -63,7 +63,7 @@ class Store(Protocol):
         """Make `path` read as NotFound. Raises NotFound when it already does."""
 
     async def list(self, prefix: str) -> list[str]:
-        """Paths of records at or below `prefix` ("" for all), sorted.
+        """Paths of records below the folder `prefix` ("" for all), sorted.
 
         A deleted one may still be among them where only a read can tell.
         """

@@ -41,9 +41,10 @@ class Chain:
         self._revoked = revoked
         self._unrestricted = self._tenants.every and revoked is None
         self.issuers = frozenset[str]().union(*(member.issuers for member in members))
-        self.is_session = self.looks_like_session_token
-        """The same object every time, so that a rendering that depends on it can be remembered."""
-        faults = [*self._faults(), *(f"tenants: {name!r} is not a tenant's name" for name in self._tenants.invalid())]
+        self.is_session: Callable[[bytes], bool] = lambda value: looks_like_session_token(value, self.issuers)
+        """Whether a header's value holds a token of one of this chain's issuers, which must not leave. The same object
+        every time, so that a rendering that depends on it can be remembered."""
+        faults = [*self._faults(), *self._tenants.faults("tenants")]
         if faults:
             raise misconfigured(*faults)
 
@@ -54,6 +55,8 @@ class Chain:
             faults.append("static has to be the only identifier of its listener: the others would never be asked")
         if self._per_call and not self.issuers:
             faults.append("per_call: required needs an identifier that reads tokens (session_token, service_account)")
+        if sum(len(member.issuers) for member in self._members) > len(self.issuers):
+            faults.append("an issuer is listed by two identifiers: the second would never be asked")
         return faults
 
     def identify(self, presented: Presented, now: float) -> Caller | Awaitable[Caller]:
@@ -71,10 +74,6 @@ class Chain:
         """As `identify`, for a CONNECT: the calls inside carry their own token where `per_call` asks for one."""
         refusal = self._refusal if presented.session is None else PER_CALL
         return self._ask(0, self._judged(presented), now, refusal)
-
-    def looks_like_session_token(self, value: bytes) -> bool:
-        """True when a header's value holds a token of one of this chain's issuers, which must not leave."""
-        return looks_like_session_token(value, self.issuers)
 
     def _judged(self, presented: Presented) -> Presented:
         """Only what counts on this listener, a token presented for the call or the proxy alone."""

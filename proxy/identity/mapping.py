@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from proxy.identity.identifier import misconfigured
 from proxy.identity.names import is_actor, is_name
 
 _PLACEHOLDER: Final = re.compile(r"\{([A-Za-z][A-Za-z0-9_.-]*)\}")
@@ -21,6 +22,12 @@ class CallerTemplate:
     __slots__ = ("_actor", "_agent", "_tenant")
 
     def __init__(self, tenant: str, agent: str, actor: str = "") -> None:
+        """Raises ConfigurationError for literal text that could not be part of a name."""
+        for text in (tenant, agent, actor):
+            if not is_actor(_PLACEHOLDER.sub("x", text)) and text:
+                raise misconfigured(f"a rule's caller: {text!r} could never give a name")
+        if not tenant or not agent:
+            raise misconfigured("a rule's caller: tenant and agent must be given")
         self._tenant, self._agent, self._actor = tenant, agent, actor
 
     def placeholders(self) -> frozenset[str]:

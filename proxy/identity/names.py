@@ -37,6 +37,9 @@ class TenantList:
     def __contains__(self, tenant: str) -> bool:
         return self.every or tenant in self._names
 
-    def invalid(self) -> list[str]:
-        """The entries that can never be a tenant, in order: what a configuration fault should name."""
-        return sorted(name for name in self._names if name != "*" and not is_name(name))
+    def faults(self, where: str) -> list[str]:
+        """What is wrong with the list that stands at `where` in the configuration, a sentence each."""
+        if not self._names:
+            return [f'{where}: nobody is listed; ["*"] stands for every tenant']
+        wrong = sorted(name for name in self._names if name != "*" and not is_name(name))
+        return [f"{where}: {name!r} is not a tenant's name" for name in wrong]

@@ -30,9 +30,7 @@ class SessionIssuer:
         self.verifier = verifier
         self._tenants = TenantList(tenants)
         self._names = names or ClaimNames()
-        faults = [f"issuer {verifier.issuer!r}: {name!r} is not a tenant's name" for name in self._tenants.invalid()]
-        if not tenants:
-            faults.append(f'issuer {verifier.issuer!r}: tenants must be listed; ["*"] stands for all')
+        faults = self._tenants.faults(f"issuer {verifier.issuer!r}: tenants")
         if faults:
             raise misconfigured(*faults)
 

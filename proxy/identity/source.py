@@ -140,7 +140,13 @@ class Reloading(Generic[T]):
         same = self.loaded and value == self.value
         self.failure, self.loaded, self.value = None, True, value
         for changed in () if same else self._subscribers:
+            self._tell(changed)
+
+    def _tell(self, changed: Callable[[], None]) -> None:
+        try:
             changed()
+        except Exception as error:  # one that fails must not keep the others, a cut of tunnels perhaps, from hearing
+            _log.error("%s: a subscriber failed: %s", self.source.name, type(error).__name__)
 
     def _fail(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, ValueError | OSError) and str(error) else type(error).__name__

@@ -10,7 +10,7 @@ from proxy.errors import ConfigurationError, Fault
 from proxy.hardening import check_private
 from proxy.settings.identity import Identity
 from proxy.settings.model import Settings
-from proxy.settings.store import FileStore, VaultStore
+from proxy.settings.store import AppRoleAuth, FileStore, JwtAuth, KubernetesAuth, TokenAuth, VaultStore
 from proxy.settings.traffic import Listener
 
 Place = tuple[str | int, ...]
@@ -29,9 +29,19 @@ def file_faults(settings: Settings) -> list[Fault]:
 def _public_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
     if settings.upstream.extra_ca_file is not None:
         yield ("upstream", "extra_ca_file"), settings.upstream.extra_ca_file
+    if isinstance(settings.store, VaultStore):
+        yield from _vault_files(settings.store)
     yield from _identity_files(("identity",), settings.identity)
     for number, listener in enumerate(settings.listeners):
         yield from _listener_files(("listeners", number), listener)
+
+
+def _vault_files(store: VaultStore) -> Iterator[tuple[Place, Path]]:
+    if store.ca_file is not None:
+        yield ("store", "ca_file"), store.ca_file
+    if isinstance(store.auth, JwtAuth | KubernetesAuth):
+        # Kubernetes mounts projected tokens readable for more than their owner.
+        yield ("store", "auth", "token_file"), store.auth.token_file
 
 
 def _listener_files(place: Place, listener: Listener) -> Iterator[tuple[Place, Path]]:
@@ -44,6 +54,8 @@ def _listener_files(place: Place, listener: Listener) -> Iterator[tuple[Place, P
 
 
 def _identity_files(place: Place, identity: Identity) -> Iterator[tuple[Place, Path]]:
+    if identity.revocations_file is not None:
+        yield (*place, "revocations_file"), identity.revocations_file
     for number, member in enumerate(identity.chain):
         here = (*place, "chain", number)
         if member.kind == "service_account" and member.jwks_file is not None:
@@ -61,11 +73,10 @@ def _secret_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
     store = settings.store
     if isinstance(store, FileStore):
         yield from ((("store", name), path) for name, path in _made_later(store) if path.exists())
-    elif isinstance(store, VaultStore):
-        for name in ("token_file", "secret_id_file"):
-            path = getattr(store.auth, name, None)
-            if path is not None:
-                yield ("store", "auth", name), path
+    elif isinstance(store.auth, TokenAuth):
+        yield ("store", "auth", "token_file"), store.auth.token_file
+    elif isinstance(store.auth, AppRoleAuth) and store.auth.secret_id_file is not None:
+        yield ("store", "auth", "secret_id_file"), store.auth.secret_id_file
 
 
 def _made_later(store: FileStore) -> tuple[tuple[str, Path], ...]:

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from proxy.settings.base import FilePath, Name, NameOrStar, OneOrMore, Section, as_written
 
 # RFC 8725 section 3.1: the operator pins the algorithms; HMAC ones would turn a public key into a shared secret.
 Algorithm = Literal["ES256", "ES384", "ES512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "EdDSA"]
+
+
+def _https(value: str) -> str:
+    if not value.startswith("https://"):
+        raise ValueError("must start with https://")
+    return value
+
+
+HttpsUrl = Annotated[str, AfterValidator(_https)]
 
 
 class StaticIdentity(Section):
@@ -25,14 +34,7 @@ class KeySource(Section):
     """Where an issuer's public keys are found: exactly one of a file and a URL."""
 
     jwks_file: FilePath | None = Field(None, description="JSON Web Key Set (RFC 7517) on disk.")
-    jwks_url: str | None = Field(None, description="The same over https; fetched again when a key id is unknown.")
-
-    @field_validator("jwks_url")
-    @classmethod
-    def _https(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith("https://"):
-            raise ValueError("must start with https://")
-        return value
+    jwks_url: HttpsUrl | None = Field(None, description="The same over https; fetched again when a key id is unknown.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> KeySource:
@@ -67,7 +69,21 @@ class SessionTokenIdentity(Section):
     kind: Literal["session_token"]
     leeway: int = Field(60, ge=0, le=300, description="Seconds of clock difference that are forgiven.")
     issuers: tuple[Issuer, ...] = Field(description="Whose tokens are accepted.", min_length=1)
-    revocations_file: FilePath | None = Field(None, description="List of revoked token ids (`jti`), one on a line.")
+
+
+class CallerNames(Section):
+    """Whom a workload stands for: text with placeholders that its own name fills."""
+
+    tenant: str = Field(description="Tenant.", min_length=1)
+    agent: str = Field(description="Agent.", min_length=1)
+    actor: str = Field("", description="Actor, if there is one.")
+
+
+class ServiceAccountRule(CallerNames):
+    """Which accounts, and whom they stand for: text with `{namespace}`, `{name}`, `{pod}` or `{claim.NAME}`."""
+
+    namespace: str = Field("*", description="Namespace of the account; `*` means any.", min_length=1)
+    name: str = Field("*", description="Name of the account; `*` means any.", min_length=1)
 
 
 class ServiceAccountIdentity(KeySource):
@@ -78,28 +94,27 @@ class ServiceAccountIdentity(KeySource):
     audience: OneOrMore = Field(description="Accepted `aud` values: one or a list.", min_length=1)
     algorithms: tuple[Algorithm, ...] = Field(("RS256", "ES256"), description="Accepted signature algorithms.")
     leeway: int = Field(60, ge=0, le=300, description="Seconds of clock difference that are forgiven.")
-    tenant: str = Field("{namespace}", description="Tenant: text with `{namespace}` or `{name}` of the account.")
-    agent: str = Field("{name}", description="Agent: text with `{namespace}` or `{name}` of the account.")
-    tenants: tuple[NameOrStar, ...] = Field(
-        description="Tenants the cluster may speak for; `*` means all.", min_length=1
-    )
+    rules: tuple[ServiceAccountRule, ...] = Field(description="The first that fits names the caller.", min_length=1)
+
+
+class CertificateRule(CallerNames):
+    """Which certificates, and whom they stand for: text with the captures of the pattern."""
+
+    spiffe: str | None = Field(None, description="Pattern of the URI name: `spiffe://domain/{tenant}/{agent}`.")
+    dns: str | None = Field(None, description="Pattern of the DNS name: `{agent}.{tenant}.agents.example`.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> CertificateRule:
+        if (self.spiffe is None) == (self.dns is None):
+            raise ValueError("needs exactly one of spiffe and dns")
+        return self
 
 
 class ClientCertificateIdentity(Section):
     """Client certificates, trusted through the listener's `tls.client_ca`."""
 
     kind: Literal["client_certificate"]
-    spiffe: str | None = Field(None, description="Pattern of the URI name: `spiffe://td/{tenant}/{agent}`.")
-    dns: str | None = Field(None, description="Pattern of the DNS name: `{agent}.{tenant}.agents.example`.")
-    tenants: tuple[NameOrStar, ...] = Field(
-        description="Tenants the bundle may speak for; `*` means all.", min_length=1
-    )
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> ClientCertificateIdentity:
-        if (self.spiffe is None) == (self.dns is None):
-            raise ValueError("needs exactly one of spiffe and dns")
-        return self
+    rules: tuple[CertificateRule, ...] = Field(description="Which certificate stands for whom.", min_length=1)
 
 
 Member = Annotated[
@@ -115,6 +130,15 @@ class Identity(Section):
     per_call: Literal["required", "optional"] = Field(
         "optional", description="`required` refuses a call without a `Sluicegate-Session` of its own."
     )
+
+    revocations_file: FilePath | None = Field(None, description="List of revoked tokens and tenants, on disk.")
+    revocations_url: HttpsUrl | None = Field(None, description="The same over https.")
+
+    @model_validator(mode="after")
+    def _one_list(self) -> Identity:
+        if self.revocations_file is not None and self.revocations_url is not None:
+            raise ValueError("takes one of revocations_file and revocations_url")
+        return self
 
     @model_validator(mode="after")
     def _static_stands_alone(self) -> Identity:

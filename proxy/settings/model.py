@@ -46,6 +46,19 @@ class FileAudit(Section):
     path: FilePath = Field(description="The file.")
 
 
+class State(Section):
+    """Where what outlives a call is kept. Nothing is kept yet: accepted so that a file for a later version loads."""
+
+    dir: FilePath = Field(as_written("./state"), description="Folder; not used by this version.")
+    key_file: FilePath = Field(as_written("./state.key"), description="Its key; not used by this version.")
+
+
+class Ledger(Section):
+    """Where replies are kept for repeated keys. There is no ledger yet: accepted like `state`."""
+
+    kind: Literal["sqlite"] = Field("sqlite", description="Kind of the ledger; not used by this version.")
+
+
 class Log(Section):
     """Diagnostics, to standard error."""
 
@@ -88,6 +101,8 @@ class Settings(Section):
     policies: Policies = Field(as_written({}), description="What may leave.")
     providers: tuple[FilePath, ...] = Field((), description="Folders of provider files beside the built-in ones.")
     ca: CertificateAuthority = Field(as_written({}), description="Interception.")
+    state: State | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
+    ledger: Ledger | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
     limits: Limits = Field(as_written({}), description="Bounds of the process.")

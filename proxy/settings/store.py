@@ -32,7 +32,7 @@ class AppRoleAuth(Section):
 
     kind: Literal["approle"]
     role_id: str = Field(description="The role id (not secret).", min_length=1)
-    secret_id_file: FilePath = Field(description="File with the secret id.")
+    secret_id_file: FilePath | None = Field(None, description="File with the secret id; null if the role needs none.")
     mount: str = Field("approle", description="Mount of the login method.")
 
 
@@ -60,6 +60,13 @@ class KubernetesAuth(Section):
 VaultAuth = Annotated[TokenAuth | AppRoleAuth | JwtAuth | KubernetesAuth, Field(discriminator="kind")]
 
 
+class VaultTimeouts(Section):
+    """Seconds for each request to Vault."""
+
+    connect: float = Field(2, gt=0, le=60, description="TCP and TLS handshake.")
+    read: float = Field(5, gt=0, le=60, description="Longest gap in an answer.")
+
+
 class VaultStore(Section):
     """HashiCorp Vault or OpenBao, secrets engine KV version 2."""
 
@@ -70,6 +77,9 @@ class VaultStore(Section):
     path: str = Field("tenants/{tenant}/{credential}", description="Where a tenant's record stands below the mount.")
     ttl: float = Field(60, gt=0, le=86400, description="Seconds for which a record read is used without asking again.")
     stale: float = Field(600, ge=0, le=86400, description="Seconds for which it is still used while Vault is down.")
+    namespace: str | None = Field(None, description="Namespace of Vault Enterprise.", min_length=1)
+    ca_file: FilePath | None = Field(None, description="Roots for Vault's certificate, instead of the system's; PEM.")
+    timeouts: VaultTimeouts = Field(as_written({}), description="Of each request.")
     auth: VaultAuth = Field(description="How to log in.")
 
     @field_validator("address")
@@ -83,8 +93,9 @@ class VaultStore(Section):
     @field_validator("path")
     @classmethod
     def _names_tenant_and_credential(cls, value: str) -> str:
-        if "{tenant}" not in value or "{credential}" not in value:
-            raise ValueError("must contain {tenant} and {credential}, or tenants would share records")
+        segments = value.split("/")
+        if "{tenant}" not in segments or "{credential}" not in segments:
+            raise ValueError("must have {tenant} and {credential} as whole segments, or tenants would share records")
         return value
 
 

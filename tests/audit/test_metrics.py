@@ -63,7 +63,7 @@ def test_a_provider_outside_the_catalogue_is_other_and_adds_no_series():
 def test_each_counter_shows_what_was_counted():
     metrics = Metrics("1.2.3", ["slack"])
     metrics.policy_decision("denied", "enforce")
-    metrics.credential_resolution("cache", "fresh")
+    metrics.credential_resolutions = lambda: {("cache", "fresh"): 1}
     metrics.store_request("vault", "read", "ok", 0.02)
     metrics.policy_reload("failed")
     metrics.certificates_minted += 2

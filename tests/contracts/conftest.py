@@ -1,4 +1,4 @@
-"""The stores on which the contract suite runs."""
+"""The stores on which the contract suites run."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from pathlib import Path
 import pytest
 
 from proxy.credentials.store import Store
-from proxy.credentials.stores.file import FileStore
-from proxy.credentials.stores.vault import VaultStore
-from proxy.credentials.stores.vault_login import TokenLogin
-from tests.openbao import OpenBao, bao, openbao
+from tests.contracts.stores import Filled, FilledDirectory, make_store
+from tests.openbao import bao, openbao
 
 __all__ = ["bao", "openbao"]
 
 
 @pytest.fixture(params=["file", "vault"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store
-    if request.param == "file":
-        opened = FileStore(tmp_path / "secrets.enc", tmp_path / "secrets.key")
-    else:
-        server: OpenBao = request.getfixturevalue("bao")
-        token_file = tmp_path / "token"
-        token_file.touch(0o600)
-        token_file.write_text(server.token + "\n")
-        opened = VaultStore([server.address], TokenLogin(token_file), mount=server.mount)
+    opened = make_store(request.param, request, tmp_path)
     await opened.start()
     yield opened
     await opened.close()
+
+
+@pytest.fixture(params=["file", "vault", "directory"])
+async def filled(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Filled]:
+    if request.param == "directory":
+        opened: Filled = FilledDirectory(tmp_path)
+    else:
+        opened = Filled(make_store(request.param, request, tmp_path))
+    await opened.store.start()
+    yield opened
+    await opened.store.close()

@@ -1,4 +1,4 @@
-"""What every credential store promises, run on each implementation."""
+"""What every credential store that we write to promises, run on each implementation."""
 
 from __future__ import annotations
 
@@ -86,14 +86,3 @@ async def test_list_names_live_records_below_the_prefix_only(store: Store) -> No
     assert await live(store, "tenants/acme") == ["tenants/acme/actors/ann/slack", "tenants/acme/slack"]
     assert await store.list("tenants/nobody") == []
     assert "tenants/acme2/slack" in await store.list("")
-    assert await live(store, "tenants/acme/slack") in ([], ["tenants/acme/slack"])
-
-
-@pytest.mark.parametrize(
-    "path", ["tenants/../other", "tenants//slack", "/slack", "", "tenants/a b", "a/%2e%2e/b", "a/."]
-)
-async def test_a_path_that_could_lead_elsewhere_is_refused(store: Store, path: str) -> None:
-    with pytest.raises(ValueError, match="record path"):
-        await store.read(path)
-    with pytest.raises(ValueError, match="record path"):
-        await store.write(path, {"token": "t"}, None)

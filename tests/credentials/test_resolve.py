@@ -204,6 +204,16 @@ async def test_a_store_that_never_answers_is_unavailable_after_the_wait() -> Non
     await bench.resolver.close()
 
 
+async def test_a_store_that_hangs_delays_a_call_with_an_older_reading_only_shortly() -> None:
+    bench = Bench(CacheLimits(wait=60, stale_wait=0.01))
+    bench.store.put(ACME, token="acme-1")
+    await bench.get()
+    bench.store.gate = asyncio.Event()
+    bench.clock.now += 60
+    assert (await bench.get()).injection.lines == b"acme-1"
+    await bench.resolver.close()
+
+
 async def test_a_slow_tenant_neither_delays_another_nor_takes_all_reads() -> None:
     bench = Bench(CacheLimits(per_tenant=2))
     bench.store.gate, bench.store.gated = asyncio.Event(), "tenants/slow/"

@@ -21,9 +21,9 @@ OTHER = Caller(tenant="other", agent="bot")
 class Scripted:
     """A member that gives one answer and remembers what it was shown."""
 
-    def __init__(self, answer: Answer | GatewayError, issuers: frozenset[str] = frozenset({"https://idp"})) -> None:
+    def __init__(self, answer: Answer | GatewayError, issuer: str = "") -> None:
         self.answer = answer
-        self.issuers = issuers
+        self.issuers = frozenset({issuer or f"https://idp-{id(self)}"})
         self.shown: list[Presented] = []
 
     def identify(self, presented: Presented, now: float) -> Answer:
@@ -179,6 +179,13 @@ def test_every_fault_of_a_chain_is_told_at_once() -> None:
     with pytest.raises(ConfigurationError) as caught:
         Chain([Static("acme", "bot")], "proxy", per_call_required=True, tenants=["a/b"])
     assert len(caught.value.faults) == 2
+
+
+def test_an_issuer_belongs_to_one_member_and_somebody_is_served() -> None:
+    with pytest.raises(ConfigurationError, match="two identifiers"):
+        Chain([Scripted(None, "https://idp"), Scripted(None, "https://idp")], "proxy")
+    with pytest.raises(ConfigurationError, match="nobody is listed"):
+        Chain([Scripted(None)], "proxy", tenants=[])
 
 
 def test_an_empty_chain_is_a_fault() -> None:

@@ -99,6 +99,8 @@ def test_a_connection_does_not_outlive_its_certificate() -> None:
     presented = Presented(certificate=certificate(names=["bot.acme.agents.example"]))
     first = member.identify(presented, NOW)
     assert member.identify(presented, NOW + 3539) is first
+    member.forget()
+    assert member.identify(presented, NOW + 3539) is not first
     with pytest.raises(GatewayError, match="expired"):
         member.identify(presented, NOW + 3540)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import GatewayError
+from proxy.identity.compact import TokenFault, parse, unverified_issuers
 from proxy.model import Caller, Presented
 from tests.identity.tokens import (
     ISSUER,
@@ -149,3 +150,11 @@ def test_no_change_of_a_byte_leaves_a_token_accepted(data: st.DataObject) -> Non
     assert not isinstance(answer, Caller)
     if isinstance(answer, Coroutine):
         answer.close()  # it would wait for keys
+
+
+@pytest.mark.parametrize("body", [b"[]", b"1", b"null", b'"text"', b'[["iss", "https://idp.example"]]'])
+def test_claims_are_an_object(body: bytes) -> None:
+    token = sign_raw(b'{"alg":"ES256"}', body, key())
+    with pytest.raises(TokenFault, match="object"):
+        parse(token)
+    assert unverified_issuers(token) == []

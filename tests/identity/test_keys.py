@@ -260,6 +260,17 @@ async def test_subscribers_hear_of_changes_only() -> None:
     assert changes == [1, 2]
 
 
+async def test_a_subscriber_that_fails_does_not_keep_the_others_from_hearing() -> None:
+    def failing() -> None:
+        raise RuntimeError("broken")
+
+    keys = KeySet(UrlSource(URL, Issuer(document(key())).fetch))
+    keys.subscribe(failing)
+    changes = told(keys)
+    await keys.start()
+    assert changes == [1]
+
+
 async def test_keys_are_kept_fresh_in_the_background() -> None:
     issuer = Issuer(document(key()))
     keys = KeySet(UrlSource(URL, issuer.fetch))

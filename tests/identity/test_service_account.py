@@ -104,11 +104,14 @@ def test_both_kinds_of_token_pass_one_chain() -> None:
     chain = Chain([member(), accounts()], "proxy")
     for token in (signed(), projected()):
         assert isinstance(chain.identify(Presented(proxy_authorization=b"Bearer " + token), NOW), Caller)
-        assert chain.looks_like_session_token(b"Bearer " + token)
+        assert chain.is_session(b"Bearer " + token)
 
 
 def test_a_mapping_is_required_and_fills_in_what_there_is() -> None:
     with pytest.raises(ConfigurationError):
         accounts([])
+    for tenant, agent in (("a b", "x"), ("{namespace}/x", "x"), ("", "x"), ("x", "")):
+        with pytest.raises(ConfigurationError):
+            CallerTemplate(tenant, agent)
     with pytest.raises(ConfigurationError, match="pods"):
         ServiceAccountRule("a", "b", CallerTemplate("{pods}", "x"))

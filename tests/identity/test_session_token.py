@@ -8,6 +8,8 @@ from collections.abc import Awaitable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy.errors import ConfigurationError, GatewayError
 from proxy.identity.chain import Chain
@@ -136,6 +138,9 @@ def test_a_bad_token_of_our_issuer_is_refused_in_authorization_too() -> None:
         member().identify(Presented(authorization=b"Bearer " + signed(claims(exp=NOW - 61))), NOW)
 
 
+TOKENS = {tenant: signed(claims(tenant=tenant)) for tenant in ("acme", "initech", "other")}
+
+
 async def settled(answer: Answer) -> Caller | None:
     return await answer if isinstance(answer, Awaitable) else answer
 
@@ -148,6 +153,13 @@ async def test_a_rotated_key_is_found_by_looking_again() -> None:
     assert answer is not None
     assert answer.tenant == "acme"
     assert keys.asked == [NOW]
+
+
+async def test_a_bad_signature_is_refused_after_looking_again_too() -> None:
+    keys = FixedKeys(key())
+    keys.next = keys_of(key(number=1))
+    with pytest.raises(GatewayError, match="signature"):
+        await settled(ask(member(keys), signed(by=key(number=1))[:-4] + b"AAAA"))
 
 
 async def test_a_key_that_stays_unknown_is_refused() -> None:
@@ -178,6 +190,27 @@ async def test_a_remembered_token_dies_with_its_key() -> None:
     keys.turn(keys_of(key(number=1)))
     with pytest.raises(GatewayError):
         await settled(ask(identifier, token))
+
+
+def test_forgetting_makes_every_token_be_verified_anew() -> None:
+    identifier, token = member(), signed()
+    first = caller(identifier, token)
+    identifier.forget()
+    again = caller(identifier, token)
+    assert again == first
+    assert again is not first
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["acme", "initech", "other"]), st.booleans()), max_size=30))
+def test_interleaved_calls_are_each_their_own_tenants(calls: list[tuple[str, bool]]) -> None:
+    chain = Chain([member()], "proxy")
+    connection = b"Bearer " + TOKENS["other"]
+    for tenant, own in calls:
+        presented = Presented(session=TOKENS[tenant] if own else None, proxy_authorization=connection)
+        found = chain.identify(presented, NOW)
+        assert isinstance(found, Caller)
+        assert found.tenant == (tenant if own else "other")
 
 
 def test_a_remembered_token_expires() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from proxy.identity.compact import TokenFault
 from proxy.identity.session_token import SessionIssuer, SessionToken
 from proxy.identity.signing_key import SigningKey
 from proxy.identity.verification import Verifier
@@ -200,3 +201,9 @@ def test_one_issuers_key_does_not_sign_for_another() -> None:
     forged = signed(by=stranger, kid=own.key_id)
     refusal(forged, identifier)
     assert caller(identifier, signed(claims(iss="https://b.example", tenant="initech"), by=other)).tenant == "initech"
+
+
+def test_a_verifier_checks_the_issuer_itself() -> None:
+    verifier = Verifier("https://b.example", AUDIENCE, ALGORITHMS, FixedKeys(key()))
+    with pytest.raises(TokenFault, match="issuer"):
+        verifier.verify(signed(), NOW)

@@ -1,4 +1,4 @@
-"""Policy files written by a test, and a small catalogue to judge them by."""
+"""Policy files written by a test."""
 
 from __future__ import annotations
 
@@ -10,32 +10,9 @@ from typing import Any
 
 import pytest
 
-from policies.facts import ProviderFacts
 from policies.load import load
 from policies.policy_set import PolicySet
-
-PROVIDERS = {
-    facts.name: facts
-    for facts in (
-        ProviderFacts(
-            "slack", ("slack.com", "files.slack.com"), frozenset({"chat.postMessage", "conversations.list", "admin.x"})
-        ),
-        ProviderFacts("github", ("api.github.com",), frozenset({"repos.get", "repos.delete", "issues.create"})),
-        ProviderFacts("shopify", ("{shop}.myshopify.com",), frozenset({"products.list"})),
-    )
-}
-
-
-def document(name: str = "bot", **keys: Any) -> dict[str, Any]:
-    """A document with everything that is required."""
-    return {
-        "apiVersion": "sluicegate/v1",
-        "kind": "EgressPolicy",
-        "metadata": {"name": name},
-        "subjects": [{"agent": "*"}],
-        **keys,
-    }
-
+from tests.policies.documents import PROVIDERS
 
 Write = Callable[..., Path]
 Load = Callable[..., PolicySet]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,8 @@ from proxy.credentials.store import Conflict, Fields, NotFound, Stored
 from proxy.credentials.stores.envelope import Key, format_keys, new_key, parse_keys, seal, unseal
 from proxy.credentials.stores.private_file import Signature, read_private, signature, write_private
 from proxy.errors import StoreError
+
+log = logging.getLogger(__name__)
 
 LOCK_WAIT: Final = 10.0
 """Seconds a writer waits for another one."""
@@ -61,7 +64,8 @@ class FileStore:
 
     async def start(self) -> None:
         """Check that the files, where they exist, can be read and opened."""
-        await asyncio.to_thread(self._rows)
+        if not await asyncio.to_thread(self._rows):
+            log.warning("%s holds no record yet; `sluicegate secrets set` puts one there", self._path)
 
     async def read(self, path: str) -> Stored:
         row = (await asyncio.to_thread(self._rows)).get(check_path(path))
@@ -77,8 +81,8 @@ class FileStore:
 
     async def list(self, prefix: str) -> list[str]:
         rows = await asyncio.to_thread(self._rows)
-        below = prefix.rstrip("/") + "/" if prefix else ""
-        return sorted(path for path, row in rows.items() if row.fields is not None and (path + "/").startswith(below))
+        folder = check_path(prefix) + "/" if prefix else ""
+        return sorted(path for path, row in rows.items() if row.fields is not None and path.startswith(folder))
 
     async def close(self) -> None:
         self._snapshot = None

@@ -49,6 +49,8 @@ def read_private(path: Path, refused: int = OWNER_ONLY, limit: int = MAX_BYTES) 
             return file.read(limit), Signature(found.st_mtime_ns, found.st_ino, found.st_size)
     except FileNotFoundError:
         raise
+    except NotADirectoryError:
+        raise FileNotFoundError(path) from None
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from None
 

@@ -52,7 +52,7 @@ class VaultStore:
         client_certificate: tuple[Path, Path] | None = None,
         connect_timeout: float = 2.0,
         read_timeout: float = 5.0,
-        threads: int = 8,
+        threads: int = 16,
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] = random.random,
     ) -> None:
@@ -98,6 +98,7 @@ class VaultStore:
     async def close(self) -> None:
         if self._upkeep is not None:
             self._upkeep.cancel()
+            await asyncio.wait({self._upkeep})
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._transport is not None:
             self._transport.close()

@@ -151,16 +151,14 @@ class VaultToken:
         return grant.token
 
     def _extend(self, held: Lease, now: float) -> None:
-        """Renew; log in anew when the token cannot be renewed, is refused, or nears its maximum life."""
+        """Renew; log in anew when the token cannot be renewed or nears its maximum life."""
         if not held.renewable or now < self._next_login:
             self._login()
             return
         try:
             grant = self._renew_once(held.token)
-        except VaultRefusal as refusal:
-            if refusal.status not in (400, 403):
-                self._failed(refusal)
-                return
+        except VaultRefusal:
+            # Whatever the status: OpenBao answers 500 to a renewal past the token's maximum life.
             self._login()
             return
         except StoreError as error:

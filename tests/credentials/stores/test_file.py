@@ -15,6 +15,7 @@ from proxy.credentials.store import NotFound
 from proxy.credentials.stores import file as file_module
 from proxy.credentials.stores.envelope import format_keys, new_key, parse_keys, seal, unseal
 from proxy.credentials.stores.file import FileStore
+from proxy.credentials.stores.private_file import write_private
 from proxy.errors import StoreError
 
 PATH = "tenants/acme/slack"
@@ -167,14 +168,14 @@ async def test_a_rekey_cut_short_leaves_a_store_that_opens_and_can_be_rekeyed(
     files: tuple[Path, Path], crash_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await opened(files).write(PATH, {"token": SECRET}, None)
-    real, calls = file_module.write_private, 0
+    calls = 0
 
     def crashing(path: Path, content: bytes) -> None:
         nonlocal calls
         if calls == crash_at:
             raise StoreError("crash of the test")
         calls += 1
-        real(path, content)
+        write_private(path, content)
 
     monkeypatch.setattr(file_module, "write_private", crashing)
     with pytest.raises(StoreError, match="crash of the test"):
@@ -205,6 +206,7 @@ WRITER = """
 import asyncio, sys
 from pathlib import Path
 from proxy.credentials.stores.file import FileStore
+from proxy.credentials.stores.private_file import write_private
 async def main():
     store = FileStore(Path(sys.argv[1]), Path(sys.argv[2]))
     for number in range(10):

@@ -87,4 +87,6 @@ def _message(detail: ErrorDetails) -> str:
         return "no such setting; see docs/configuration.md"
     if detail["type"] == "missing":
         return "is required"
+    if detail["type"] == "too_short":
+        return "needs at least one"
     return detail["msg"].removeprefix("Value error, ").removeprefix("Input ")

@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies
 from proxy.errors import ConfigurationError
 from proxy.settings import Bind, Settings, load, settings_from
 
-MINIMAL = "identity: [{kind: static, tenant: acme, agent: bot}]\n"
+STATIC = "[{kind: static, tenant: acme, agent: bot}]"
+MINIMAL = f"identity: {STATIC}\n"
 
 
 def read(text: str, file: str = "/etc/sg/sluicegate.yaml") -> Settings:
@@ -33,7 +34,7 @@ def test_an_identity_alone_is_a_whole_configuration():
     assert found.ops == Bind("127.0.0.1", 18490)
     assert found.store.kind == "file"
     assert found.policies.default == "deny"
-    assert found.limits.buffered_bytes == 64 * 1024 * 1024
+    assert found.limits.stalled_body_seconds == 4
 
 
 def test_relative_paths_start_at_the_folder_of_the_file_defaults_included():
@@ -79,7 +80,7 @@ def test_all_faults_come_at_once_each_with_its_line():
         ("listeners: [{kind: proxy, bind: example.com:1}]", "IP literal or localhost"),
         ("listeners: [{kind: proxy, bind: 127.0.0.1:70000}]", "must be HOST:PORT"),
         ("listeners: [{kind: proxy, bind: 8080}]", "must be HOST:PORT"),
-        ("listeners: []", "at least 1 item"),
+        ("listeners: []", "needs at least one"),
         ("listeners: [{kind: proxy, bind: 127.0.0.1:5}, {kind: base-url, bind: 127.0.0.1:5}]", "share the address"),
         ("ops: 127.0.0.1:18400", "share the address 127.0.0.1:18400"),
         ("control: ./run/sock", "must be unix:PATH or null"),
@@ -87,10 +88,10 @@ def test_all_faults_come_at_once_each_with_its_line():
         ("store: {kind: memory}", "'file', 'vault'"),
         ("store: {kind: vault, address: 'https://u:p@v', auth: {kind: token, token_file: t}}", "without user"),
         ("store: {kind: vault, address: v:8200, auth: {kind: token, token_file: t}}", "http(s)://HOST"),
-        ("store: {kind: vault, address: [], auth: {kind: token, token_file: t}}", "at least 1 item"),
+        ("store: {kind: vault, address: [], auth: {kind: token, token_file: t}}", "needs at least one"),
         (
             "store: {kind: vault, address: 'http://v', path: x, auth: {kind: token, token_file: t}}",
-            "must contain {tenant}",
+            "must have {tenant} and {credential}",
         ),
         ("store: {kind: vault, address: 'http://v', kv: 1, auth: {kind: token, token_file: t}}", "should be 2"),
         ("upstream: {proxy: 'http://user:pw@proxy:3128'}", "hold no user or password"),
@@ -119,13 +120,20 @@ def test_a_setting_that_cannot_hold_is_refused(text: str, expected: str):
 @pytest.mark.parametrize(
     ("identity", "expected"),
     [
-        ("[]", "at least 1 item"),
-        ("[{kind: static, tenant: a, agent: b}, {kind: client_certificate, dns: x, tenants: [a]}]", "only member"),
+        ("[]", "needs at least one"),
+        (
+            "[{kind: static, tenant: a, agent: b}, {kind: client_certificate, rules: [{dns: x, tenant: a, agent: b}]}]",
+            "only member",
+        ),
         ("{chain: [{kind: static, tenant: a, agent: b}], per_call: required}", "not static"),
         ("{chain: [{kind: static, tenant: a, agent: b}], per_call: sometimes}", "'required' or 'optional'"),
-        ("[{kind: session_token, issuers: []}]", "at least 1 item"),
-        ("[{kind: client_certificate, dns: '{agent}.x', tenants: ['*']}]", "needs tls: {client_ca}"),
-        ("[{kind: client_certificate, tenants: ['*']}]", "exactly one of spiffe and dns"),
+        ("[{kind: session_token, issuers: []}]", "needs at least one"),
+        ("[{kind: client_certificate, rules: [{dns: '{agent}.x', tenant: a, agent: b}]}]", "needs tls: {client_ca}"),
+        ("[{kind: client_certificate, rules: [{tenant: a, agent: b}]}]", "exactly one of spiffe and dns"),
+        ("[{kind: client_certificate, rules: []}]", "needs at least one"),
+        ("[{kind: service_account, issuer: i, audience: a, jwks_file: k}]", "is required"),
+        (f"{{chain: {STATIC}, revocations_file: x, revocations_url: 'https://x'}}", "takes one of"),
+        (f"{{chain: {STATIC}, revocations_url: 'http://x'}}", "must start with https://"),
         ("[{kind: magic}]", "'static', 'session_token'"),
     ],
 )
@@ -144,7 +152,7 @@ def test_an_identity_that_cannot_hold_is_refused(identity: str, expected: str):
         ({"jwks_url": "https://idp/keys"}, "exactly one of jwks_file and jwks_url"),
         ({"jwks_file": None, "jwks_url": "http://idp/keys"}, "must start with https://"),
         ({"tenants": None}, "is required"),
-        ({"audience": "[]"}, "at least 1 item"),
+        ({"audience": "[]"}, "needs at least one"),
     ],
 )
 def test_an_issuer_pins_keys_algorithms_audience_and_tenants(change: dict[str, str | None], expected: str):

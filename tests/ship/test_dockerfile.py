@@ -1,0 +1,103 @@
+"""The image: what the Dockerfile promises, and that its RUN steps work in a plain directory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
+SOURCES = ("proxy", "signers", "policies", "providers")
+
+
+def instructions(name: str) -> list[str]:
+    """The arguments of all instructions of that name, continuation lines joined."""
+    joined = DOCKERFILE.replace("\\\n", " ")
+    return [re.sub(r"\s+", " ", found).strip() for found in re.findall(rf"^{name} (.*)$", joined, re.MULTILINE)]
+
+
+def pins(lock: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """Version and hashes by package of one lock file."""
+    blocks = re.split(r"(?m)^(?=[A-Za-z0-9])", (REPOSITORY / lock).read_text())
+    named = [(match, block) for block in blocks if (match := re.match(r"([A-Za-z0-9._-]+)==(\S+)", block))]
+    return {match[1]: (match[2], frozenset(re.findall(r"sha256:[0-9a-f]{64}", block))) for match, block in named}
+
+
+def test_hadolint_has_nothing_to_say() -> None:
+    hadolint = Path(sys.executable).parent / "hadolint"
+    if not hadolint.exists():
+        pytest.skip("hadolint is not installed")
+    result = subprocess.run([str(hadolint), str(REPOSITORY / "Dockerfile")], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_image_runs_as_a_user_named_by_number() -> None:
+    assert instructions("USER") == ["64100:64100"]
+
+
+def test_every_stage_starts_from_the_base_that_a_release_can_pin() -> None:
+    assert [stage.split()[0] for stage in instructions("FROM")] == ["${PYTHON_IMAGE}"] * 2
+    (default,) = instructions("ARG")
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.11-slim[a-z-]*", default)
+
+
+def test_what_is_installed_from_outside_is_locked_with_hashes() -> None:
+    installs = re.findall(r"pip install ([^&]*)", " ".join(instructions("RUN")))
+    assert installs
+    assert all("--require-hashes" in install or "--no-index" in install for install in installs)
+
+
+def test_the_wheel_is_built_with_the_pins_of_the_development_lock() -> None:
+    development = pins("requirements-dev.lock")
+    building = pins("requirements-build.lock")
+    assert "hatchling" in building
+    assert {name: development.get(name) for name in building} == building
+
+
+def test_the_build_context_holds_what_the_dockerfile_copies_and_no_more() -> None:
+    copied = {name.removeprefix("./") for line in instructions("COPY") if "--from" not in line for name in line.split()}
+    allowed = re.findall(r"^!(.+)$", (REPOSITORY / ".dockerignore").read_text(), re.MULTILINE)
+    assert set(allowed) == copied - {"", "."}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_its_run_steps_work_in_a_plain_directory(tmp_path: Path) -> None:
+    if not all((REPOSITORY / name).is_dir() for name in SOURCES):
+        pytest.skip("the source is not complete")
+    source, builder, target = tmp_path / "source", tmp_path / "wheel-builder", tmp_path / "target"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, source)
+    for name in SOURCES:
+        shutil.copytree(REPOSITORY / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    venv.create(builder, with_pip=True)
+    python = str(builder / "bin" / "python")
+
+    def pip(*arguments: str) -> None:
+        command = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+        done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    locks = {name: str(REPOSITORY / f"requirements{name}.lock") for name in ("", "-build")}
+    pip("install", "--require-hashes", "--requirement", locks["-build"])
+    only_wheels = ["--only-binary", ":all:", "--no-compile"]
+    pip("install", "--require-hashes", *only_wheels, "--target", str(target), "--requirement", locks[""])
+    pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "wheels"), ".")
+    pip("install", "--no-deps", "--no-compile", "--target", str(target), *map(str, (tmp_path / "wheels").glob("*.whl")))
+    shown = subprocess.run(
+        [python, "-m", "proxy", "--version"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(target), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == 0, shown.stderr
+    assert "0." in shown.stdout
+    assert (target / "providers").is_dir()
