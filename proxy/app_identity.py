@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from proxy.identity.chain import Chain
@@ -39,6 +39,14 @@ URL_SECONDS = 300.0
 class Chains(Protocol):
     """Where an instance gets its listeners' chains."""
 
+    @property
+    def documents(self) -> Sequence[Reloading[Any]]:
+        """Key sets and revocation lists behind them."""
+
+    @property
+    def revocations(self) -> Sequence[RevocationList]:
+        """The lists among them."""
+
     def chain(self, configured: Identity, kind: ListenerKind) -> Chain:
         """The chain of one listener."""
 
@@ -55,7 +63,7 @@ class Identities:
     def __init__(self, settings: Settings, fetch: Fetch) -> None:
         self._settings = settings
         self._fetch = fetch
-        self._documents: list[Reloading[Any]] = []
+        self.documents: list[Reloading[Any]] = []
         self.revocations: list[RevocationList] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -68,7 +76,7 @@ class Identities:
 
     async def start(self) -> None:
         """Reads every key set and list once. Raises ConfigurationError for a file that cannot be used."""
-        for document in self._documents:
+        for document in self.documents:
             await document.start()
             seconds = FILE_SECONDS if document.source.local else URL_SECONDS
             self._tasks.append(asyncio.create_task(document.keep_fresh(seconds)))
@@ -86,7 +94,7 @@ class Identities:
         else:
             return None
         revocations = RevocationList(source)
-        self._documents.append(revocations)
+        self.documents.append(revocations)
         self.revocations.append(revocations)
         return revocations.revoked
 
@@ -95,7 +103,7 @@ class Identities:
             keys = KeySet(FileSource(source.jwks_file))
         else:
             keys = KeySet(UrlSource(source.jwks_url or "", self._fetch))
-        self._documents.append(keys)
+        self.documents.append(keys)
         return keys
 
     def _member(self, member: object) -> Identifier:

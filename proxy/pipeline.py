@@ -21,6 +21,7 @@ from policies.policy_set import PolicySet
 from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
+from proxy.blocks import Blocks
 from proxy.catalog import Catalog
 from proxy.credentials.resolve import Resolver
 from proxy.errors import SAFE_METHODS, GatewayError
@@ -66,6 +67,12 @@ class Served(Exchange):
     credential: str = ""
     record: AuditRecord | None = None
 
+    def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
+        """Whether (caller, provider, credential) of this call are among those that `by` means."""
+        route, use = self.route, self.allowed.credential if self.allowed is not None else None
+        provider = route.provider.name if route is not None and route.provider is not None else ""
+        return self.caller is not None and by(self.caller, provider, use.name if use is not None else "")
+
 
 class CallIds:
     """Unique ids, short and cheap: a random prefix for each process and a count."""
@@ -98,6 +105,7 @@ class Pipeline:
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
+        self.blocks = Blocks()
         self.running: set[Served] = set()
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
@@ -147,8 +155,10 @@ class Pipeline:
         self._resolve(exchange, chain, caller, route, verdict)
 
     def _resolve(self, exchange: Served, chain: Chain, caller: Caller, route: Route, allowed: Allowed) -> None:
-        exchange.stage = "credential"
         call, use = exchange.call, allowed.credential
+        if self.blocks:
+            self.blocks.check(caller, route.provider.name if route.provider else "", use.name if use else "")
+        exchange.stage = "credential"
         if use is not None and presigned(call.target):
             if not allowed.presigned:
                 raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
@@ -192,6 +202,13 @@ class Pipeline:
         self._metrics.policy_decision("allowed", "enforce")
         self._audit.opened(self._record(exchange))
         return exchange
+
+    def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
+        """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
+        found = [exchange for exchange in self.running if exchange.caught(caught)]
+        for exchange in found:
+            exchange.cut(error)
+        return len(found)
 
     # What the stages need.
 

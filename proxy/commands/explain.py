@@ -20,16 +20,24 @@ from proxy.settings import Settings, load
 @click.argument("url")
 @caller_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--live", is_flag=True, help="Ask the running instance through its control socket.")
 @config_option
 def explain(
-    method: str, url: str, tenant: str | None, agent: str | None, actor: str, as_json: bool, config: Path | None
+    method: str,
+    url: str,
+    tenant: str | None,
+    agent: str | None,
+    actor: str,
+    as_json: bool,
+    live: bool,
+    config: Path | None,
 ) -> int:
     """Say what would be decided for METHOD URL, and why. Nothing is sent, no credential is read.
 
     Exit code 0 when the call would be allowed, 1 when it would be denied.
     """
     settings = load(config)
-    answer = _answer(settings, method, url, caller_of(settings, tenant, agent, actor))
+    answer = (_live if live else _answer)(settings, method, url, caller_of(settings, tenant, agent, actor))
     click.echo(msgspec.json.encode(answer).decode() if as_json else "\n".join(lines(answer)))
     return 1 if answer["decision"] == "denied" else 0
 
@@ -49,6 +57,16 @@ def lines(answer: dict[str, Any]) -> Iterator[str]:
         yield f"credential {credential['name']} per {credential['per']}, placed in {placed}"
     for rule in answer["considered"]:
         yield f"  {rule['verdict']:<10} {rule['policy']} / {rule['rule']}: {rule['why']}"
+
+
+def _live(settings: Settings, method: str, url: str, caller: Caller) -> dict[str, Any]:
+    """The answer of the instance that runs with this configuration, policies as it has them."""
+    from proxy.commands.control_client import ask
+
+    if settings.control is None:
+        raise click.ClickException(f"{settings.file}: control is null, so a running instance cannot be asked")
+    who = {"tenant": caller.tenant, "agent": caller.agent, "actor": caller.actor}
+    return ask(settings.control, "/explain", {"method": method, "url": url, **who})
 
 
 def _answer(settings: Settings, method: str, url: str, caller: Caller) -> dict[str, Any]:

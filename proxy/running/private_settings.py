@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from proxy.errors import ConfigurationError, Fault
 from proxy.settings import Settings
-from proxy.settings.load import DEFAULT_FILE
+from proxy.settings.loading import DEFAULT_FILE
 from proxy.settings.model import FileAudit
 from proxy.settings.traffic import Listener
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from proxy.identity.chain import Chain
 from proxy.identity.claims import DAY
 from proxy.identity.identifier import Answer
 from proxy.identity.jwk import Key, parse_key_set
 from proxy.identity.minting import mint
+from proxy.identity.revocation import RevocationList
 from proxy.identity.session_token import SessionIssuer, SessionToken
 from proxy.identity.signing_key import SigningKey
+from proxy.identity.source import Reloading
 from proxy.identity.verification import Verifier
 from proxy.model import Caller, ListenerKind, Presented
 from proxy.settings.identity import Identity
@@ -66,6 +68,9 @@ class RunToken:
 
 class RunSession:
     """Mints the token and makes the chains that accept it and nothing else. Stands in for the configured identities."""
+
+    documents: Sequence[Reloading[Any]] = ()
+    revocations: Sequence[RevocationList] = ()
 
     def __init__(self, caller: Caller, tenants: Collection[str], now: float) -> None:
         """`tenants` are those the configuration serves, `now` is in epoch seconds."""

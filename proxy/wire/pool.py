@@ -54,6 +54,10 @@ class _Group:
     def full(self) -> bool:
         return len(self.open) + self.dialling >= self.sizes.connections
 
+    @property
+    def used(self) -> bool:
+        return bool(self.open or self.dialling or self.waiters)
+
     def wake(self) -> None:
         while self.waiters:
             waiter = self.waiters.popleft()
@@ -74,6 +78,7 @@ class Pool:
         self._dial = dial
         self._sizes = sizes
         self._groups: dict[PoolKey, _Group] = {}
+        self._retired: list[_Group] = []
 
     def take(
         self, key: PoolKey, addresses: Addresses, *, once: bool, fresh: bool = False
@@ -181,21 +186,34 @@ class Pool:
     def tick(self, now: float) -> None:
         """Closes connections that were idle too long, and forgets destinations without any; called by the sweep."""
         for key, group in tuple(self._groups.items()):
-            for connection in [one for one in group.idle if now - one.idle_since > group.sizes.idle]:
-                group.idle.remove(connection)
-                if connection.transport is not None:
-                    connection.transport.close()
-            if not group.open and not group.dialling and not group.waiters:
+            self._close_idle(group, now - group.sizes.idle)
+            if not group.used:
                 del self._groups[key]
+        for group in self._retired:
+            self._close_idle(group, now)
+        self._retired = [group for group in self._retired if group.used]
+
+    @staticmethod
+    def _close_idle(group: _Group, since: float) -> None:
+        for connection in [one for one in group.idle if one.idle_since < since]:
+            group.idle.remove(connection)
+            if connection.transport is not None:
+                connection.transport.close()
+
+    def retire(self) -> None:
+        """What connections were verified against has changed: those open end with the calls they serve."""
+        self._retired += self._groups.values()
+        self._groups = {}
 
     def counts(self) -> Iterator[tuple[str, str, int]]:
         """(side, state, count) for the connections gauge."""
-        idle = sum(len(group.idle) for group in self._groups.values())
+        groups = (*self._groups.values(), *self._retired)
+        idle = sum(len(group.idle) for group in groups)
         yield "upstream", "idle", idle
-        yield "upstream", "active", sum(len(group.open) for group in self._groups.values()) - idle
+        yield "upstream", "active", sum(len(group.open) for group in groups) - idle
 
     def close(self) -> None:
-        for group in self._groups.values():
+        for group in (*self._groups.values(), *self._retired):
             for connection in tuple(group.open):
                 if connection.transport is not None:
                     connection.transport.close()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -181,3 +184,80 @@ class Running:
         """Lets the command end; exit code and standard error."""
         _, said = self.process.communicate(timeout=30)
         return self.process.returncode, said
+
+
+class Serving:
+    """A `sluicegate serve` of a stand, on ports of its own. A context manager: ready inside, stopped after."""
+
+    def __init__(self, stand: Stand) -> None:
+        self.stand = stand
+        self.socket = stand.folder / "run" / "control.sock"
+        document = yaml.safe_load(stand.config.read_text())
+        document["listeners"] = [{"kind": kind, "bind": "127.0.0.1:0"} for kind in ("proxy", "base-url")]
+        document["ops"] = "127.0.0.1:0"
+        stand.config.write_text(yaml.safe_dump(document, sort_keys=False))
+
+    def __enter__(self) -> Serving:
+        self.log = (self.stand.folder / "diagnostics.log").open("w+")
+        self.process = subprocess.Popen(
+            [*NAMED, "serve", "--config", str(self.stand.config)], stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=self.log, cwd=self.stand.folder, env=self.stand.environment({}),
+        )  # fmt: skip
+        eventually(lambda: self._up() and self.status()["ready"], 30)
+        proxy, base = (listener["port"] for listener in self.status()["listeners"])
+        self.proxy, self.base = f"http://127.0.0.1:{proxy}", f"http://127.0.0.1:{base}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(3)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()  # the second time at once
+            self.process.wait(10)
+        self.log.close()
+
+    def _up(self) -> bool:
+        assert self.process.poll() is None, self.diagnostics()
+        return self.socket.exists()
+
+    def diagnostics(self) -> str:
+        return (self.stand.folder / "diagnostics.log").read_text()
+
+    def status(self) -> dict[str, Any]:
+        return self.control("GET", "/status")[1]
+
+    def control(self, method: str, path: str, /, **asked: str) -> tuple[int, dict[str, Any]]:
+        """One question to the operator's socket."""
+        body = json.dumps(asked).encode()
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(str(self.socket))
+            client.sendall(
+                b"%s %s HTTP/1.1\r\nHost: control\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+                % (method.encode(), path.encode(), len(body)) + body
+            )  # fmt: skip
+            received = b""
+            while piece := client.recv(65_536):
+                received += piece
+        head, _, body = received.partition(b"\r\n\r\n")
+        return int(head.split()[1]), json.loads(body)
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """One call on the base-URL listener, on a connection of its own."""
+        client = http.client.HTTPConnection(self.base.removeprefix("http://"), timeout=10)
+        try:
+            client.request("GET", path)
+            reply = client.getresponse()
+            return reply.status, reply.read()
+        finally:
+            client.close()
+
+
+def eventually(probe: Callable[[], Any], within: float = 10.0) -> Any:
+    """The first true value of `probe`."""
+    deadline = time.monotonic() + within
+    while not (value := probe()):
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.02)
+    return value

@@ -182,7 +182,9 @@ def test_a_caller_that_the_configuration_does_not_name_has_to_be_named(tmp_path:
     assert done.stdout == "hello\n"
 
 
-TRAP = "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nprint('up', flush=True)\nsignal.pause()"
+TRAP = (
+    "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nprint('up', flush=True)\nsignal.pause()"
+)
 COUNT = """
 import signal, sys, time
 got = []
