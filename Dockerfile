@@ -13,7 +13,7 @@ RUN python -m venv /opt/wheel-builder \
     && /opt/wheel-builder/bin/python -m pip install --require-hashes --requirement requirements-build.lock \
     && python -m venv /opt/sluicegate \
     && /opt/sluicegate/bin/python -m pip install --require-hashes --only-binary :all: --requirement requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE ./
 COPY proxy ./proxy
 COPY signers ./signers
 COPY policies ./policies

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from policies.decide import Allowed, Denied
-from policies.load import PolicyError, type_faults
+from policies.load import TEST_SUFFIXES, PolicyError, type_faults
 from policies.matchers import decode_path, host_pattern
 from policies.policy_set import PolicySet
 from policies.rules import Endpoint
@@ -104,6 +104,15 @@ class LocatedCase:
     file: str
     line: int
     case: Case
+
+
+def case_files(directories: Iterable[Path]) -> list[Path]:
+    """The case files that stand in the policy directories, by name; a file given by itself is taken as it is."""
+    found: list[Path] = []
+    for directory in directories:
+        entries = [directory] if directory.is_file() else sorted(directory.iterdir())
+        found += [path for path in entries if path.name.endswith(TEST_SUFFIXES)]
+    return found
 
 
 def load_cases(paths: Iterable[Path]) -> list[LocatedCase]:

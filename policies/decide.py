@@ -8,25 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from policies.paths import ANY_PATH, NO_MATCH, PathTable, allow_segments, deny_readings, deny_segments
+from policies.refusals import Denied, refusal, unmatched
 from policies.rules import CredentialUse, Effect, Endpoint, Network, Rule
 
 MAX_VERDICTS: Final = 1_024
 MAX_REMEMBERED_PATH: Final = 256
 _OTHER_METHOD: Final = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """The call must not leave. `reason` is a sentence for whoever sent it; `rule` of document `policy` decided, if one
-    did. `ambiguous`: the path can be read in more than one way where a path rule decides."""
-
-    rule: str | None
-    policy: str | None
-    reason: str
-    ambiguous: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +61,6 @@ def _unruled(endpoint: Endpoint, warning: Denied) -> Allowed:
     return Allowed(None, None, plaintext=endpoint[0] == "http", would_deny=True, warning=warning)
 
 
-def refusal(rule: Rule, *, ambiguous: bool = False) -> Denied:
-    why = f": {rule.reason}" if rule.reason else "."
-    if ambiguous:
-        text = (
-            f'The path can be read in more than one way, and rule "{rule.name}" of policy "{rule.document}" looks at '
-            "paths or operations here; write it without dot or empty segments, encoded slashes or double escapes."
-        )
-        return Denied(rule.name, rule.document, text, ambiguous=True)
-    return Denied(rule.name, rule.document, f'Rule "{rule.name}" of policy "{rule.document}" forbids this call{why}')
-
-
-def unmatched(endpoint: Endpoint) -> Denied:
-    scheme, host, port = endpoint
-    return Denied(None, None, f"No policy rule allows this call to {scheme}://{host}:{port} for this agent.")
-
-
 Rank = tuple[tuple[int, int], int, bool, bool]
 
 
@@ -96,8 +70,7 @@ def rank(rule: Rule, host_rank: tuple[int, int], literal: int) -> Rank:
     return host_rank, literal, rule.operations is not None, listed
 
 
-@dataclass(frozen=True, slots=True)
-class Alternative:
+class Alternative(NamedTuple):
     """One path pattern of a rule, or all its paths where it names none."""
 
     rule: Rule
@@ -134,10 +107,16 @@ class _MethodTable:
     """The alternatives of a plan that are about one method (and reading or writing)."""
 
     def __init__(
-        self, allows: Sequence[Alternative], denies: Sequence[Alternative], endpoint: Endpoint, *, warn: bool
+        self,
+        allows: Sequence[Alternative],
+        denies: Sequence[Alternative],
+        endpoint: Endpoint,
+        offers: Sequence[Rule],
+        *,
+        warn: bool,
     ) -> None:
         self._allows, self._denies, self._endpoint, self._warn = allows, denies, endpoint, warn
-        self._unmatched = unmatched(endpoint)
+        self._unmatched = unmatched(endpoint, offers)
         self._grants: dict[int, Allowed] = {}
         self._allow_paths, self._deny_paths = PathTable(unknown=False), PathTable(unknown=True)
         for table, alternatives in ((self._allow_paths, allows), (self._deny_paths, denies)):
@@ -198,6 +177,7 @@ class Plan:
         "_denies",
         "_endpoint",
         "_methods",
+        "_offers",
         "_operations",
         "_tables",
         "_verdicts",
@@ -213,6 +193,7 @@ class Plan:
         allows = [rule for rule in rules if not rule.denies and not rule.tunnel]
         self._endpoint, self._operations, self._warn = endpoint, operations, warn
         self._allows, self._denies = _allow_alternatives(allows, endpoint[1]), _deny_alternatives(denies)
+        self._offers = sorted(allows, key=_by_name)
         self._methods = frozenset(method for rule in rules for method in rule.methods or ())
         self._tables: dict[tuple[str, bool], _MethodTable] = {}
         self._verdicts: dict[tuple[str, str | None, str | None, bool], Verdict] = {}
@@ -252,7 +233,9 @@ class Plan:
                 [alternative for alternative in side if alternative.rule.covers_method(named, write)]
                 for side in (self._allows, self._denies)
             )
-            table = self._tables[named, write] = _MethodTable(allows, denies, self._endpoint, warn=self._warn)
+            table = self._tables[named, write] = _MethodTable(
+                allows, denies, self._endpoint, self._offers, warn=self._warn
+            )
         return table
 
 

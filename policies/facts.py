@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from policies.matchers import HostPattern, host_template
@@ -23,8 +22,3 @@ class ProviderFacts:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "patterns", tuple(host_template(host) for host in self.hosts))
-
-
-def provider_facts(name: str, hosts: Iterable[str], operations: Iterable[str] = ()) -> ProviderFacts:
-    """Facts from any iterables, in an order that does not depend on theirs."""
-    return ProviderFacts(name, tuple(sorted(hosts)), frozenset(operations))

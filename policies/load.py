@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -102,15 +103,17 @@ def policy_files(directory: Path, faults: list[Fault]) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A document that is valid in itself."""
+    """A document that is valid in itself. Of its file only the lines are kept: the text's tree is many times larger."""
 
-    source: Source
-    policy: EgressPolicy
-    floor: bool
     document: Document
+    name_line: int
+    rule_lines: Mapping[str, tuple[int, ...]]
+    content: bytes
+    """Digest of what it says."""
 
-    def fault(self, place: Sequence[str | int], message: str) -> Fault:
-        return Fault(self.source.file, self.source.line(place), message)
+    def line(self, rule: Rule) -> int:
+        key, index = rule.position
+        return self.rule_lines[key][index]
 
 
 def _document(source: Source, floor: bool, providers: Mapping[str, ProviderFacts], faults: list[Fault]) -> _Read | None:
@@ -128,7 +131,12 @@ def _document(source: Source, floor: bool, providers: Mapping[str, ProviderFacts
         faults.append(Fault(source.file, source.line(place), message))
     if len(faults) > before:
         return None
-    return _Read(source, policy, floor, compile_document(policy, source.file, floor=floor, providers=providers))
+    return _Read(
+        compile_document(policy, source.file, floor=floor, providers=providers),
+        source.line(("metadata", "name")),
+        {key: source.item_lines(key) for key in ("allow", "deny")},
+        _content(policy, floor),
+    )
 
 
 def _valid(source: Source, key: str, model: type[R]) -> dict[int, R]:
@@ -191,44 +199,39 @@ def _closest(key: str, place: Sequence[str | int]) -> str:
 def _duplicates(documents: Sequence[_Read]) -> Iterator[Fault]:
     first: dict[str, _Read] = {}
     for found in documents:
-        earlier = first.setdefault(found.document.name, found)
+        name = found.document.name
+        earlier = first.setdefault(name, found)
         if earlier is not found:
-            where = f"{earlier.source.file}:{earlier.source.line(('metadata', 'name'))}"
-            yield found.fault(
-                ("metadata", "name"), f'a document named "{found.document.name}" already stands at {where}'
-            )
+            where = f"{earlier.document.file}:{earlier.name_line}"
+            yield Fault(found.document.file, found.name_line, f'a document named "{name}" already stands at {where}')
 
 
 def _conflicts(documents: Sequence[_Read]) -> Iterator[Fault]:
-    at = {id(found.document): found for found in documents}
-    for number, (one, other) in enumerate(conflicts([found.document for found in documents])):
-        if number == MAX_CONFLICTS:
-            return
-        (document, rule), (other_document, other_rule) = sorted((one, other), key=lambda pair: _where(at, *pair))
-        file, line = _where(at, document, rule)
-        yield at[id(other_document)].fault(
-            other_rule.position,
-            f'"{other_rule.name}" and "{rule.name}" ({file}:{line}) can allow the same call equally specifically, with '
+    read_as = {id(found.document): found for found in documents}
+    for pair in islice(conflicts([found.document for found in documents]), MAX_CONFLICTS):
+        located = ((document.file, read_as[id(document)].line(rule), rule) for document, rule in pair)
+        (file, line, rule), (other_file, other_line, other) = sorted(located, key=lambda item: item[:2])
+        yield Fault(
+            other_file,
+            other_line,
+            f'"{other.name}" and "{rule.name}" ({file}:{line}) can allow the same call equally specifically, with '
             "different credentials: narrow one of them (host, path, operations, methods, subjects)",
         )
 
 
-def _where(at: Mapping[int, _Read], document: Document, rule: Rule) -> tuple[str, int]:
-    found = at[id(document)]
-    return found.source.file, found.source.line(rule.position)
+def _content(policy: EgressPolicy, floor: bool) -> bytes:
+    """Digest of one document; remarks, the order of its rules and what equals a default do not count."""
+    ordered = policy.model_copy(
+        update={
+            "allow": tuple(sorted(policy.allow, key=lambda rule: rule.name)),
+            "deny": tuple(sorted(policy.deny, key=lambda rule: rule.name)),
+        }
+    )
+    text = ordered.model_dump_json(exclude_defaults=True).encode()
+    return hashlib.sha256((b"floor\0" if floor else b"\0") + text).digest()
 
 
 def _digest(documents: Sequence[_Read], default: str) -> str:
-    """12 hexadecimal digits over what the documents say; file names, comments and order do not count."""
-    whole = hashlib.sha256(default.encode())
-    for found in sorted(documents, key=lambda found: found.document.name):
-        policy = found.policy
-        ordered = policy.model_copy(
-            update={
-                "allow": tuple(sorted(policy.allow, key=lambda rule: rule.name)),
-                "deny": tuple(sorted(policy.deny, key=lambda rule: rule.name)),
-            }
-        )
-        whole.update(b"\0floor\0" if found.floor else b"\0")
-        whole.update(ordered.model_dump_json(exclude_defaults=True).encode())
-    return whole.hexdigest()[:12]
+    """12 hexadecimal digits over what all documents say, whatever their files."""
+    contents = sorted(found.content for found in documents)
+    return hashlib.sha256(default.encode() + b"".join(contents)).hexdigest()[:12]

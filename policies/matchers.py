@@ -185,8 +185,14 @@ def path_pattern(text: str) -> PathPattern:
 
 @lru_cache(maxsize=4096)
 def glob_regex(glob: str) -> re.Pattern[str]:
-    """`*` is any run of characters, everything else is itself."""
-    return re.compile(".*".join(re.escape(part) for part in glob.split("*")), re.DOTALL)
+    """`*` is any run of characters, everything else is itself.
+
+    Between two stars the first occurrence is as good as any later one, so it is taken for good (an atomic group): a
+    long text made to almost match several stars costs no more than any other.
+    """
+    head, *rest = (re.escape(part) for part in glob.split("*"))
+    middle = "".join(f"(?>.*?{part})" for part in rest[:-1])
+    return re.compile(f"{head}{middle}.*{rest[-1]}" if rest else head, re.DOTALL)
 
 
 def glob_matches(glob: str, text: str) -> bool:

@@ -14,6 +14,12 @@ from policies.matchers import glob_regex
 NO_MATCH: Final = 1 << 60
 ANY_PATH: Final = ("**",)
 
+# Most nodes have one child or none: sharing the empty dictionaries, which are never written to, makes a large table
+# cheap to build.
+_NO_OPERATIONS: Final[dict[str, int]] = {}
+_NO_CHILDREN: Final[dict[str, _Node]] = {}
+_NO_GLOBS: Final[dict[str, tuple[re.Pattern[str], _Node]]] = {}
+
 
 class _Leaf:
     """The patterns that end at one node, by operation. An entry is its rule's place in the order of preference."""
@@ -22,13 +28,15 @@ class _Leaf:
 
     def __init__(self) -> None:
         self.any = NO_MATCH
-        self.operations: dict[str, int] = {}
+        self.operations: dict[str, int] = _NO_OPERATIONS
         self.unknown = NO_MATCH
 
     def add(self, operations: frozenset[str] | None, order: int, *, unknown: bool) -> None:
         if operations is None:
             self.any = min(self.any, order)
             return
+        if self.operations is _NO_OPERATIONS:
+            self.operations = {}
         for operation in operations:
             self.operations[operation] = min(self.operations.get(operation, NO_MATCH), order)
         if unknown:
@@ -46,9 +54,9 @@ class _Node:
     def __init__(self, *, is_deep: bool = False) -> None:
         self.is_deep = is_deep
         """Reached by `**`: stays active whatever segment comes."""
-        self.literals: dict[str, _Node] = {}
+        self.literals: dict[str, _Node] = _NO_CHILDREN
         self.star: _Node | None = None
-        self.globs: dict[str, tuple[re.Pattern[str], _Node]] = {}
+        self.globs: dict[str, tuple[re.Pattern[str], _Node]] = _NO_GLOBS
         self.deep: _Node | None = None
         self.leaf: _Leaf | None = None
 
@@ -63,10 +71,15 @@ class _Node:
             self.star = self.star or _Node()
             return self.star
         if "*" in segment:
+            if self.globs is _NO_GLOBS:
+                self.globs = {}
             return self.globs.setdefault(segment, (glob_regex(segment), _Node()))[1]
         node = self.literals.get(segment)
         if node is None:
-            node = self.literals[segment] = _Node()
+            node = _Node()
+            if self.literals is _NO_CHILDREN:
+                self.literals = {}
+            self.literals[segment] = node
         return node
 
     def entered(self) -> list[_Node]:

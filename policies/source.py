@@ -1,7 +1,7 @@
 """A YAML file read with its line numbers, so that every fault can name one.
 
 Refused beyond YAML's own rules: duplicate keys, aliases and merge keys (they let a small file grow without bound and
-hide what a rule says), keys that are not text, nesting deeper than any document needs, files over 1 MiB.
+hide what a rule says), keys that are not text, nesting deeper than any document needs, files over 4 MiB.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-MAX_FILE_BYTES: Final = 1 << 20
+MAX_FILE_BYTES: Final = 4 << 20
 MAX_DEPTH: Final = 16
 _TAG: Final = "tag:yaml.org,2002:"
 _INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -69,6 +69,12 @@ class Source:
                 node, line = found
         return line + 1
 
+    def item_lines(self, key: str) -> tuple[int, ...]:
+        """The 1-based line of each item in the list under a top-level key."""
+        found = _child(self.root, key)
+        items = found[0].value if found is not None and isinstance(found[0], yaml.SequenceNode) else ()
+        return tuple(item.start_mark.line + 1 for item in items)
+
 
 def _child(node: yaml.Node, part: str | int) -> tuple[yaml.Node, int] | None:
     if isinstance(node, yaml.MappingNode):
@@ -86,7 +92,7 @@ def read(path: Path, faults: list[Fault]) -> list[Source]:
         with path.open("rb") as stream:
             raw = stream.read(MAX_FILE_BYTES + 1)
         if len(raw) > MAX_FILE_BYTES:
-            faults.append(Fault(file, 0, "the file is larger than 1 MiB: split it"))
+            faults.append(Fault(file, 0, "the file is larger than 4 MiB: split it"))
             return []
         return parse(file, raw.decode("utf-8-sig"), faults)
     except OSError as error:

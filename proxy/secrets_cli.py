@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from proxy.commands.options import config_option
 from proxy.credentials import administration
 from proxy.credentials.administration import Listing
 from proxy.credentials.store import Store
@@ -22,13 +23,6 @@ from proxy.errors import SluicegateError
 
 OpenStore = Callable[[Path | None], Store]
 T = TypeVar("T")
-
-config_option = click.option(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Configuration file. Default: $SLUICEGATE_CONFIG, then ./sluicegate.yaml.",
-)
 
 
 @click.group

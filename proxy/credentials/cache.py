@@ -1,7 +1,8 @@
 """Records read from the store, remembered for a while: bounded, read once at a time, fair between tenants.
 
-Each entry lives on three marks of one clock:
+Each entry lives on marks of one clock:
 
+    since         before that it counts for nothing: the clock was set back
     refresh_at    until then it is used as it is
     usable_until  until then it is used too, while one read runs in the background
     after that    the call waits for a read
@@ -37,6 +38,8 @@ OnRequest = Callable[[ReadResult, float], None]
 
 NEVER: Final = float("-inf")
 REFRESH_AHEAD: Final = 0.8
+CLOCK_SLACK: Final = 1.0
+"""Seconds by which a wall clock may be set back before what was read counts as read in the future."""
 MAX_RETRY: Final = 30.0
 """Seconds between two tries to read a record while the store fails and an older reading of it is used, at most."""
 MAX_EMPTY_RETRY: Final = 5.0
@@ -97,6 +100,7 @@ class Entry:
         "problem",
         "read_at",
         "refresh_at",
+        "since",
         "unchanged_at",
         "usable_until",
     )
@@ -112,6 +116,7 @@ class Entry:
         self.flight: asyncio.Task[None] | None = None
         self.failures = 0
         self.read_at = NEVER
+        self.since = NEVER
         self.refresh_at = NEVER
         self.usable_until = NEVER
         self.unchanged_at = NEVER
@@ -124,6 +129,7 @@ class Entry:
             self.prepared.clear()
         self.failures = 0
         self.read_at = began
+        self.since = began - CLOCK_SLACK
         self.refresh_at = began + limits.ttl * REFRESH_AHEAD
         self.usable_until = began + limits.ttl
 
@@ -133,11 +139,13 @@ class Entry:
         self.prepared.clear()
         self.problem, self.fault = problem, fault
         self.failures = 0
+        self.since = began - CLOCK_SLACK
         self.refresh_at = self.usable_until = began + min(limits.negative, limits.ttl)
 
     def failed(self, now: float, limits: CacheLimits) -> None:
         """The store did not answer: a record within its bound is kept, and the next read is put off."""
         self.failures += 1
+        self.since = now - CLOCK_SLACK
         pause = limits.retry * 2.0 ** min(self.failures - 1, 10)
         if self.serves_stale(now, limits):
             self.usable_until = self._bound(limits)

@@ -108,7 +108,7 @@ class Resolver:
         # None, not "": a call without an actor must never meet a tenant's entry through a rule that says `per: actor`.
         key = (caller.tenant, caller.actor if use.per == "actor" else None, use.name)
         entry = self._entries.get(key)
-        if entry is not None and now < entry.refresh_at:
+        if entry is not None and entry.since <= now < entry.refresh_at:
             prepared = entry.prepared.get((use.placement, provider.name if provider is not None else ""))
             if prepared is not None and prepared.provider is provider and destination.host in prepared.material.hosts:
                 self._entries.move_to_end(key)
@@ -125,7 +125,7 @@ class Resolver:
         """
         entry = self._entry(caller, use)
         while not _replaced(entry, use, used):
-            if self._cache.clock() < entry.unchanged_at + FORCED_PAUSE:
+            if 0 <= self._cache.clock() - entry.unchanged_at < FORCED_PAUSE:
                 return False
             before, joined = entry.loaded, entry.flight is not None
             if not await self._cache.wait(entry, caller):
@@ -173,7 +173,7 @@ class Resolver:
         self, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination, now: float
     ) -> Material | Awaitable[Material]:
         entry = self._entry(caller, use)
-        if now >= entry.usable_until:
+        if not entry.since <= now < entry.usable_until:
             return self._await(entry, caller, use, provider, destination)
         if now >= entry.refresh_at:
             self._cache.refresh(entry, caller)
@@ -229,12 +229,12 @@ class Resolver:
         placement = _placement(use, provider, record.kind)
         try:
             injection = self._prepare(record.kind, record.fields, placement, provider.positions if provider else ())
+            hosts = record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
         except ValueError as error:
             log.warning("unusable record %s: %s", entry.path, error)
             raise GatewayError(
-                "credential_missing", f"{_subject(entry)} is stored, but this rule or provider cannot use its kind."
+                "credential_missing", f"{_subject(entry)} is stored, but does not fit this rule or provider."
             ) from None
-        hosts = record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
         masks = self._masks_of(injection.masks) if injection.masks else None
         return Material(_label(use, loaded), hosts, injection, record.expires, masks)
 

@@ -1,4 +1,4 @@
-"""The certificate authority on disk: `ca.key` (0600) and `ca.pem` in one directory.
+"""The certificate authority on disk: `ca.key` (0600) and `ca.crt` in one directory.
 
 Files that an operator put there are used and never written. Where there are none, or where ours is near its end, a new
 pair is written under a lock and by renaming, so that processes that start together end up with the same authority.
@@ -23,7 +23,7 @@ from proxy.errors import ConfigurationError, Fault
 from proxy.listeners.certificates import Authority, SigningKey, authority_certificate, flaw, generate_key, made_by_us
 
 KEY_FILE: Final = "ca.key"
-CERTIFICATE_FILE: Final = "ca.pem"
+CERTIFICATE_FILE: Final = "ca.crt"
 RENEWED_BEFORE_END: Final = 5 * 86400.0
 """Seconds before its end at which an authority of ours gets a new certificate."""
 

@@ -140,6 +140,17 @@ async def test_near_the_end_of_its_ttl_a_record_is_read_again_while_calls_go_on(
     assert (await bench.get()).injection.lines == b"acme-2"
 
 
+@pytest.mark.parametrize("tenant", ["acme", "other"])
+async def test_a_clock_set_back_does_not_keep_what_was_read_for_longer(bench: Bench, tenant: str) -> None:
+    if tenant == "acme":
+        await bench.get()
+    else:
+        await bench.refused(caller("other"))
+    bench.clock.now -= 3600
+    bench.store.put(f"tenants/{tenant}/slack", token="new")
+    assert (await bench.get(caller(tenant))).injection.lines == b"new"
+
+
 async def test_a_reread_that_finds_the_same_keeps_the_prepared_material(bench: Bench) -> None:
     first = await bench.get()
     bench.clock.now += 60

@@ -90,7 +90,7 @@ def write_authority(directory: Path, key, certificate: x509.Certificate, mode: i
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     key_file.chmod(mode)
-    (directory / "ca.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    (directory / "ca.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
 
 def operators_authority(key, *, ca: bool = True, days: int = 365, begin: float = NOW - DAY) -> x509.Certificate:
@@ -129,7 +129,7 @@ def test_the_key_is_private_whatever_the_umask_and_nothing_else_is_left(tmp_path
     finally:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "ca").iterdir()}
-    assert modes == {"ca.key": 0o600, "ca.pem": 0o644, ".lock": 0o600}
+    assert modes == {"ca.key": 0o600, "ca.crt": 0o644, ".lock": 0o600}
     assert stat.S_IMODE((tmp_path / "ca").stat().st_mode) == 0o700
 
 
@@ -188,11 +188,11 @@ def test_a_required_authority_is_never_made_nor_renewed(tmp_path, authorities):
 def test_an_operators_authority_is_never_overwritten(tmp_path, authorities):
     key = generate_key()
     write_authority(tmp_path, key, operators_authority(key, days=3))
-    before = (tmp_path / "ca.pem").read_bytes()
+    before = (tmp_path / "ca.crt").read_bytes()
     assert authorities(tmp_path).certificate_pem.encode() == before
     with pytest.raises(ConfigurationError, match="expired"):
         authorities(tmp_path, now=NOW + 30 * DAY)
-    assert (tmp_path / "ca.pem").read_bytes() == before
+    assert (tmp_path / "ca.crt").read_bytes() == before
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o660])
@@ -221,7 +221,7 @@ def test_a_mounted_secret_of_roots_may_be_read_through_our_group(tmp_path, autho
     [
         (lambda d: (d / "ca.key").unlink(), "ca.key"),
         (lambda d: (d / "ca.key").write_text("no key"), "ca.key"),
-        (lambda d: (d / "ca.pem").write_text("no certificate"), "ca.pem"),
+        (lambda d: (d / "ca.crt").write_text("no certificate"), "ca.crt"),
         (lambda d: write_authority(d, generate_key(), operators_authority(generate_key())), "does not belong"),
         (lambda d: (key := generate_key(), write_authority(d, key, operators_authority(key, ca=False))), "authority"),
         (lambda d: (key := generate_key(), write_authority(d, key, operators_authority(key, begin=NOW + DAY))),
@@ -244,7 +244,7 @@ def test_a_damaged_authority_is_reported_and_left_alone(tmp_path, authorities, d
 def test_a_key_left_alone_by_a_process_that_ended_gets_its_certificate(tmp_path, authorities):
     authorities(tmp_path)
     key = (tmp_path / "ca.key").read_bytes()
-    (tmp_path / "ca.pem").unlink()
+    (tmp_path / "ca.crt").unlink()
     authorities(tmp_path)
     assert (tmp_path / "ca.key").read_bytes() == key
 
@@ -380,13 +380,13 @@ async def test_an_authority_replaced_on_disk_is_taken_up(tmp_path, authorities):
     assert authority.reload(NOW) is False
     after = await context(authority, "api.test")
     assert after is not before
-    handshake(after, "api.test", (tmp_path / "ca.pem").read_text())
+    handshake(after, "api.test", (tmp_path / "ca.crt").read_text())
 
 
 async def test_a_replacement_that_cannot_be_used_leaves_the_authority_in_use(tmp_path, authorities):
     authority = authorities(tmp_path)
     pem, key = authority.certificate_pem, generate_key()
-    (tmp_path / "ca.pem").write_bytes(operators_authority(key).public_bytes(serialization.Encoding.PEM))
+    (tmp_path / "ca.crt").write_bytes(operators_authority(key).public_bytes(serialization.Encoding.PEM))
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="does not belong"):
             authority.reload(NOW)
@@ -397,11 +397,11 @@ async def test_a_replacement_that_cannot_be_used_leaves_the_authority_in_use(tmp
 
 def test_files_that_vanish_while_they_are_replaced_are_not_made_anew(tmp_path, authorities):
     authority = authorities(tmp_path)
-    (tmp_path / "ca.pem").unlink()
+    (tmp_path / "ca.crt").unlink()
     assert authority.reload(NOW) is False
     (tmp_path / "ca.key").unlink()
     assert authority.reload(NOW + 40 * DAY) is False
-    assert not (tmp_path / "ca.pem").exists()
+    assert not (tmp_path / "ca.crt").exists()
 
 
 async def test_a_leaf_being_minted_during_a_replacement_is_not_kept(tmp_path, authorities):
@@ -430,7 +430,7 @@ async def test_an_intermediate_authority_is_presented_to_clients_that_trust_its_
     root = trustme.CA()
     intermediate = root.create_child_ca()
     pem = intermediate.cert_pem.bytes() + root.cert_pem.bytes()
-    (tmp_path / "ca.pem").write_bytes(pem)
+    (tmp_path / "ca.crt").write_bytes(pem)
     (tmp_path / "ca.key").touch(0o600)
     (tmp_path / "ca.key").write_bytes(intermediate.private_key_pem.bytes())
     authority = authorities(tmp_path, required=True)

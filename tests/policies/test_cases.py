@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import policies
-from policies.cases import load_cases, run_cases
+from policies.cases import case_files, load_cases, run_cases
 from policies.load import PolicyError, load
 from tests.policies.documents import SHIPPED, classify, document
 
@@ -20,6 +20,14 @@ def test_a_bundle_loads_and_passes_its_cases(bundle):
     results = run_cases(loaded, load_cases([BUNDLES / f"{bundle}_test.yaml"]), classify)
     assert results
     assert [result for result in results if not result.passed] == []
+
+
+def test_the_case_files_of_a_directory_are_those_that_are_no_policy(write):
+    case = 'cases: [{name: a, call: {url: "https://x.test/"}, expect: {decision: deny}}]'
+    first, second = write(case, "b_test.yaml"), write(case, "a_test.yml")
+    write(document(allow=[{"name": "a", "host": "x.test"}]))
+    assert case_files([first.parent]) == [second, first]
+    assert case_files([first]) == [first]
 
 
 def test_the_bundles_load_together():

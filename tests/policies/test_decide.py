@@ -38,7 +38,7 @@ def test_nothing_is_allowed_without_a_rule(loaded):
     assert not plan(policies).possible
     refused = verdict(policies)
     assert isinstance(refused, Denied)
-    assert refused == Denied(None, None, "No policy rule allows this call to https://x.test:443 for this agent.")
+    assert refused == Denied(None, None, "No policy rule allows this call to https://x.test for this agent.")
 
 
 def test_a_rule_without_a_credential_passes_the_call_as_it_is(loaded):

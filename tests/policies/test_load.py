@@ -63,6 +63,11 @@ def faults_of(*paths: Path, floor: Path | None = None) -> list[tuple[int, str]]:
         ("allow:\n- name: a\n  name: b\n  host: x.test\n", 7, '"name" stands here twice'),
         ("allow:\n- &a\n  name: a\n  host: x.test\n- *a\n", 6, "aliases"),
         ("allow:\n- name: a\n  host: [\n", 8, "not YAML"),
+        ("allow:\n- name: a\n  <<: {host: x.test}\n", 7, "merge keys"),
+        ("allow:\n- name: a\n  provider: slack\n  operations: [chat **]\n", 8, "an operation's name"),
+        ("allow:\n- name: a\n  tunnel: https://x.test\n", 7, "HOST or HOST:PORT"),
+        ("allow:\n- name: a\n  host: x.test\n  credential: {name: k, header: A b}\n", 8, "not a header's name"),
+        ("allow:\n- name: a\n  host: x.test\n  credential: {name: k, query: a&b}\n", 8, "not a parameter's name"),
         ("allow:\n- name: no\n  host: x.test\n", 6, "put it in quotes"),
         ("", 3, "neither allow nor deny"),
     ],
@@ -203,8 +208,8 @@ def test_a_directory_that_cannot_be_read_is_a_fault(tmp_path):
     assert faults_of(tmp_path / "absent")[0][1].startswith("cannot be read")
 
 
-def test_a_file_over_one_mebibyte_is_refused(write):
-    assert "1 MiB" in faults_of(write(HEAD + "#" * (1 << 20)))[0][1]
+def test_a_file_over_four_mebibytes_is_refused(write):
+    assert "4 MiB" in faults_of(write(HEAD + "#" * (4 << 20)))[0][1]
 
 
 def test_bytes_that_are_not_utf_8_are_refused(write):

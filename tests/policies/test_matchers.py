@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.matchers import decode_path, globs_overlap, host_pattern, host_template, path_pattern, paths_match
+from policies.matchers import (
+    decode_path,
+    glob_matches,
+    globs_overlap,
+    host_pattern,
+    host_template,
+    path_pattern,
+    paths_match,
+)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +174,18 @@ def test_a_path_star_is_one_segment_and_two_are_any_number(pattern, path, matche
 def test_a_path_pattern_that_could_mean_two_things_is_refused(pattern):
     with pytest.raises(ValueError, match=r"."):
         path_pattern(pattern)
+
+
+@given(
+    st.text("ab*", max_size=8).filter(lambda glob: "**" not in glob),
+    st.text("ab", max_size=10),
+)
+def test_a_star_in_a_glob_is_any_run_of_characters(glob, text):
+    assert glob_matches(glob, text) is (re.fullmatch(glob.replace("*", "[ab]*"), text) is not None)
+
+
+def test_many_stars_do_not_multiply_the_work():
+    assert not glob_matches("*a" * 12 + "*b", "a" * 20_000)
 
 
 @pytest.mark.parametrize(

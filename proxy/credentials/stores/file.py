@@ -65,7 +65,7 @@ class FileStore:
     async def start(self) -> None:
         """Check that the files, where they exist, can be read and opened."""
         if not await asyncio.to_thread(self._rows):
-            log.warning("%s holds no record yet; `sluicegate secrets set` puts one there", self._path)
+            log.info("%s holds no record yet; `sluicegate secrets set` puts one there", self._path)
 
     async def read(self, path: str) -> Stored:
         row = (await asyncio.to_thread(self._rows)).get(check_path(path))

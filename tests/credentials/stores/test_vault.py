@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -312,3 +313,19 @@ async def test_names_in_a_listing_that_we_would_not_read_are_left_out(servers: S
     vault = servers(lambda request: reply(200, {"data": {"keys": pages[request.path]}}))
     async with opened(secret_id, vault) as store:
         assert await store.list("tenants") == [PATH]
+
+
+async def test_no_logger_at_debug_holds_a_token_a_secret_id_or_a_value(
+    servers: Servers, secret_id: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    answers = [secret({"token": "the-value"}), reply(403, {"errors": ["the-value"]}), b"", b"the-value\r\n\r\n"]
+    vault = servers(lambda request: answers.pop(0) if answers else reply(500, {"errors": ["the-value"]}))
+    async with opened(secret_id, vault) as store:
+        await store.read(PATH)
+        for _ in range(4):
+            with pytest.raises(StoreError):
+                await store.read(PATH)
+    logged = caplog.text + "".join(str(record.__dict__) for record in caplog.records)
+    assert "urllib3" in logged
+    assert not any(text in logged for text in ("the-value", "the-secret-id", "token-1", "token-2"))
