@@ -121,4 +121,4 @@ def _tunnel(serving: Serving, upstream: Upstream, roots: trustme.CA) -> ssl.SSLS
     reply, client = _connect(serving, upstream, TUNNELLED)
     assert reply.startswith(b"HTTP/1.1 200")
     context = ssl.create_default_context(cadata=roots.cert_pem.bytes().decode())
-    return context.wrap_socket(client, server_hostname=TUNNELLED)
+    return context.wrap_socket(client, server_hostname=TUNNELLED, suppress_ragged_eofs=False)
