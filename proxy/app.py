@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
@@ -45,6 +45,7 @@ from proxy.settings.traffic import Listener
 from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.wire.framing import Limits
 from proxy.wire.pool import Pool
 from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
@@ -57,13 +58,26 @@ WATCH_SECONDS = 1.0
 STORE_RETRY_SECONDS = 1.0
 
 
+class Outside(NamedTuple):
+    """The way to upstreams: which addresses names have, and how those are dialled."""
+
+    addresses: AddressResolver
+    dialler: Dialler
+
+
 class Instance:
     """One running proxy."""
 
     def __init__(
-        self, settings: Settings, *, identities: Callable[[Fetch], Chains] | None = None, frozen: bool = False
+        self,
+        settings: Settings,
+        *,
+        identities: Callable[[Fetch], Chains] | None = None,
+        frozen: bool = False,
+        outside: Callable[[Limits], Outside] | None = None,
     ) -> None:
-        """`identities` takes the place of the configured ones; `frozen` never looks at a file again."""
+        """`identities` takes the place of the configured ones; `frozen` never looks at a file again; `outside` is
+        another way out than the configured one."""
         faults = file_faults(settings)
         if faults:
             raise ConfigurationError(faults)
@@ -91,9 +105,8 @@ class Instance:
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
         )
-        self.addresses = AddressResolver()
         self.limits = limits_of(settings)
-        self.dialler = Dialler(self.limits, lambda _: self.roots, self.routes.connect_timeout, parent_of(settings))
+        self.addresses, self.dialler = (outside or self._outside)(self.limits)
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
             Snapshot(self.rules.policies, self.rules.catalog),
@@ -124,6 +137,10 @@ class Instance:
         self.store_opened = asyncio.Event()
         self.bound: list[tuple[str, int]] = []
         """Where the listeners are, in the order of the settings."""
+
+    def _outside(self, limits: Limits) -> Outside:
+        dialler = Dialler(limits, lambda _: self.roots, self.routes.connect_timeout, parent_of(self.settings))
+        return Outside(AddressResolver(), dialler)
 
     @property
     def roots(self) -> ssl.SSLContext:
