@@ -21,17 +21,18 @@ REPLACING: Final = (
     "AWS_CA_BUNDLE",
     "CARGO_HTTP_CAINFO",
     "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+    # These two only win over `cert` in pip.conf and `cafile` in .npmrc, which win over everything above.
+    "PIP_CERT",
+    "npm_config_cafile",
 )
 """Variables whose file takes the place of a client's own roots, so that it has to hold those too."""
 ALSO_REPLACED: Final = (
-    "PIP_CERT",
     "NIX_SSL_CERT_FILE",
     "HTTPLIB2_CA_CERTS",
     "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-    "npm_config_cafile",
     "NPM_CONFIG_CAFILE",
 )
-"""The same for variables that win over those above: where they are set, they have to name our bundle too."""
+"""The same where they are set already; nothing needs them otherwise."""
 _OTHER_PROXIES: Final = frozenset({"all_proxy", "ftp_proxy", "grpc_proxy", "no_grpc_proxy", "npm_config_proxy"})
 """Lower-case names of variables that would lead past the proxy, or to another one."""
 
@@ -40,7 +41,7 @@ class TrustFiles(NamedTuple):
     """Where the command's clients find what they have to trust."""
 
     authority: Path
-    """Our certificate alone, PEM: for clients that add it to their own roots."""
+    """Our certificate and the configured roots, PEM: for clients that add them to their own."""
     bundle: Path
     """With the system's and the configured roots, PEM."""
     java: Path

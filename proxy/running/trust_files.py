@@ -19,9 +19,10 @@ def trust_files(authority_pem: str, extra_roots: Path | None) -> Iterator[TrustF
     """Writes the bundle and its other forms. Raises ConfigurationError when the roots cannot be read."""
     folder = Path(tempfile.mkdtemp(prefix="sluicegate-run-"))  # 0700
     try:
-        bundle = combined_bundle(authority_pem, system_roots(), _read(extra_roots))
+        added = combined_bundle(authority_pem, _read(extra_roots))
+        bundle = combined_bundle(added, system_roots())
         files = TrustFiles(folder / "ca.pem", folder / "bundle.pem", folder / "truststore.p12")
-        _write(files.authority, authority_pem.encode())
+        _write(files.authority, added.encode())
         _write(files.bundle, bundle.encode())
         _write(files.java, pkcs12_truststore(bundle))
         yield files

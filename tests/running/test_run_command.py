@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 import trustme
 
+from proxy.running.environment import REPLACING
 from tests.running.stand import CANARY, INTERCEPTED, NAMED, TUNNELLED, Running, Stand, Upstream, policy
 
 OPENAI = {"name": "openai", "provider": "openai"}
@@ -47,8 +48,7 @@ def running(stand: Stand) -> Iterator[Running]:
 def test_the_command_gets_the_variables_that_clients_read(running: Running):
     variables = running.variables
     bundle = Path(variables["SSL_CERT_FILE"])
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT", "AWS_CA_BUNDLE", "PIP_CERT",
-                 "CARGO_HTTP_CAINFO", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"):  # fmt: skip
+    for name in REPLACING:
         assert variables[name] == str(bundle), name
     assert variables["NO_PROXY"] == variables["no_proxy"] == "localhost,127.0.0.1,::1"
     assert variables["HTTP_PROXY"] == variables["https_proxy"] == variables["HTTPS_PROXY"] == variables["http_proxy"]
@@ -56,7 +56,7 @@ def test_the_command_gets_the_variables_that_clients_read(running: Running):
     assert "ALL_PROXY" not in variables
     assert stat.S_IMODE(bundle.parent.stat().st_mode) == 0o700
     own, roots = Path(variables["NODE_EXTRA_CA_CERTS"]).read_text(), bundle.read_text()
-    assert own.count("BEGIN CERTIFICATE") == 1
+    assert own.count("BEGIN CERTIFICATE") == 2, "ours and the configured one"
     assert own.strip() in roots
     assert (running.stand.folder / "roots.pem").read_text().strip() in roots
     assert roots.count("BEGIN CERTIFICATE") > 10
