@@ -31,7 +31,7 @@ LONGEST_PATH: Final = 107  # sun_path of unix(7) holds 108 bytes with its closin
 class Controls:
     """What the socket can ask of the process. Each may answer at once or later.
 
-    reload, explain, block and unblock raise ConfigurationError or ValueError for what they cannot do; the caller is told why.
+    All but status and drain raise ConfigurationError or ValueError for what they cannot do; the caller is told why.
     """
 
     status: Ask
