@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ipaddress
 import logging
 import signal
@@ -11,14 +10,13 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_terms import Routes, limits_of, own_tls, parent_of
-from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.control import ControlServer, serve_control
@@ -31,6 +29,7 @@ from proxy.listeners.connect import Connect
 from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
+from proxy.memory import settle, tune_heap
 from proxy.model import Caller
 from proxy.opening import open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
@@ -48,10 +47,13 @@ from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.framing import Limits
+from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool
-from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+
+if TYPE_CHECKING:
+    from proxy.audit.exposition import Exposition
 
 log = logging.getLogger("sluicegate")
 
@@ -134,6 +136,7 @@ class Instance:
         self._servers: list[asyncio.AbstractServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
+        self._exposition: Exposition | None = None
         self._control: ControlServer | None = None
         self.stopping = asyncio.Event()
         self.store_opened = asyncio.Event()
@@ -198,7 +201,7 @@ class Instance:
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
         if self.settings.ops is not None:
-            self._ops = await serve_ops(self.settings.ops, self.readiness, Exposition(self.metrics).render)
+            self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
         if self.settings.control is not None:
             self._control = await serve_control(self.settings.control, Operator(self).controls())
@@ -209,7 +212,7 @@ class Instance:
         self.sweep.follow(self.connections.open)
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
-        _settle_memory()
+        settle()
         self._tasks = [asyncio.create_task(self._open_store())]
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
@@ -311,6 +314,13 @@ class Instance:
         yield "client", "idle", max(0, len(self.connections.open) - busy)
         yield from self.pool.counts()
 
+    def _scrape(self, accept: str) -> tuple[bytes, str]:
+        from proxy.audit.exposition import Exposition  # its library is loaded when somebody scrapes
+
+        if self._exposition is None:
+            self._exposition = Exposition(self.metrics)
+        return self._exposition.render(accept)
+
     # Stop.
 
     async def stop(self, at_once: asyncio.Event) -> None:
@@ -346,18 +356,11 @@ class Instance:
         return len(self.pipeline.running) > len(self.pipeline.relays)
 
 
-def _settle_memory() -> None:
-    """What was made at start stays: the collector need not look at it again. Calls leave no cycles behind (they are
-    counted in a test), so that it has little to do and may do it seldom."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-
-
 async def serve(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. A second signal stops at once."""
     loop = asyncio.get_running_loop()
     logs.watch(loop)
+    tune_heap()
     instance = Instance(settings)
     at_once = asyncio.Event()
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from proxy import __version__
 from proxy.blocks import block_of, refusal
 from proxy.control import Controls
-from proxy.explanation import explain, question
 from proxy.opening import store_status
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ class Operator:
         return {"draining": True}
 
     def explain(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        from proxy.explanation import explain, question
+
         return explain(self._instance.rules, question(asked))
 
     def block(self, asked: Mapping[str, Any]) -> dict[str, Any]:

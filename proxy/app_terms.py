@@ -13,7 +13,7 @@ from proxy.reloading import signature
 from proxy.settings import Settings
 from proxy.settings.traffic import Listener
 from proxy.upstream.dial import Parent
-from proxy.upstream.exchange import Timeouts
+from proxy.upstream.way import Timeouts
 from proxy.wire.framing import Limits
 from proxy.wire.pool import PoolKey, PoolSizes
 
