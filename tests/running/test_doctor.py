@@ -86,3 +86,17 @@ def test_check_names_faults_of_every_part_at_once(tmp_path: Path, upstream: Upst
     said = stand.command("check", "--config", str(stand.config)).stdout
     assert "secrets.key" in said
     assert "unknown" in said
+
+
+def test_check_says_when_the_store_does_not_answer(tmp_path: Path, upstream: Upstream, roots: trustme.CA):
+    stand = Stand(tmp_path, upstream, roots)
+    token = stand.folder / "token"
+    token.write_text("t")
+    token.chmod(0o600)
+    auth = "{kind: token, token_file: ./token}"
+    with stand.config.open("a") as file:
+        file.write(f"store: {{kind: vault, address: 'http://127.0.0.1:1', auth: {auth}}}\n")
+    done = stand.command("check", "--config", str(stand.config))
+    assert done.returncode == 1
+    assert ": store: " in done.stdout
+    assert len(done.stdout.splitlines()) == 1
