@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from proxy.credentials.faults import RecordError
 from proxy.credentials.paths import check_path
-from proxy.credentials.record import RecordError, expiry, parse_record
+from proxy.credentials.record import expiry, parse_record
 from proxy.credentials.store import Conflict, NotFound, Store, Stored
 from proxy.credentials.stores.file import FileStore
 from proxy.errors import ConfigurationError, Fault, StoreError
