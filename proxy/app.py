@@ -19,7 +19,9 @@ from proxy.app_identity import Identities
 from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
+from proxy.catalog.token import TokenFacts
 from proxy.control import Controls, ControlServer, serve_control
+from proxy.credentials.issuing import Issuing
 from proxy.credentials.resolve import Resolver
 from proxy.errors import ConfigurationError, StoreError
 from proxy.explanation import explain, question
@@ -46,6 +48,7 @@ from proxy.upstream.dial import Dialler, Parent, client_context
 from proxy.upstream.exchange import Timeouts
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.token_endpoint import TokenEndpoints
 from proxy.wire.framing import Limits
 from proxy.wire.pool import Pool, PoolKey, PoolSizes
 from proxy.wire.server_connection import Patience
@@ -103,6 +106,20 @@ class Instance:
         self._roots: ssl.SSLContext | None = None
         self.store = open_store(settings.store)
         paths, cache = paths_and_limits(settings.store)
+        self.addresses = AddressResolver()
+        self.token_endpoints = TokenEndpoints(
+            self.addresses,
+            lambda: client_context(settings.upstream.extra_ca_file),
+            parent_url=settings.upstream.proxy,
+        )
+        self.issuing = Issuing(
+            self.store,
+            self.token_endpoints.ask,
+            clock=time.time,
+            facts=self._token_facts,
+            cache=cache,
+            on_renewal=self.metrics.refresh,
+        )
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -112,8 +129,8 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
+            issuing=self.issuing,
         )
-        self.addresses = AddressResolver()
         self.limits = _limits(settings)
         self.dialler = Dialler(self.limits, lambda _: self.roots, self.routes.connect_timeout, _parent(settings))
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
@@ -176,6 +193,7 @@ class Instance:
         self.metrics.audit = self.audit.output
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
+        self.metrics.credential_expiry = self.credentials.expiries
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, Exposition(self.metrics).render)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
@@ -249,6 +267,10 @@ class Instance:
                 self.authority.reload(time.time())
             except ConfigurationError as error:
                 log.warning("the new certificate authority is not taken up: %s", error)
+
+    def _token_facts(self, provider: str) -> TokenFacts | None:
+        found = self.rules.catalog.by_name(provider)
+        return found.token if found is not None else None
 
     def _credential_read(self, path: str, result: str, caller: Caller) -> None:
         self.audit.credential_read(path, result, caller, time.time())

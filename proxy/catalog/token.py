@@ -81,7 +81,7 @@ class TokenDocument(_Strict):
         DEFAULT_LIFETIME, description="seconds assumed when nothing says"
     )
     reuse_grace: float = Field(0, ge=0, description="seconds a rotated refresh token is still taken")
-    assertion: AssertionDocument = Field(default_factory=AssertionDocument)
+    assertion: AssertionDocument = AssertionDocument.model_validate({})
 
     def compiled(self) -> TokenFacts:
         return TokenFacts(

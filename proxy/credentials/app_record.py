@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
 from proxy.credentials.grant_record import digest_of
+from proxy.credentials.paths import RESERVED
 from signers.grants.assertion import ALGORITHMS, signing_key
 from signers.grants.model import (
     Client,
@@ -37,7 +38,7 @@ from signers.grants.token_exchange import JWT_TYPE
 from signers.secret import Secret
 
 Networks = tuple[IPv4Network | IPv6Network, ...]
-APPS: Final = "apps"
+APPS: Final = RESERVED
 """The folder of these records below the store's mount."""
 Authentication = Literal["basic", "post", "private_key_jwt", "tls_client_auth", "none"]
 

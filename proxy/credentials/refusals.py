@@ -44,7 +44,8 @@ def _verdict(key: Key, loaded: Loaded, failure: NoToken) -> str:
     if failure.error in ("invalid_client", "unauthorized_client"):
         app = loaded.app.name
         where = f"the application record apps/{app}" if app else "the record's key"
-        return f"gets no token: the provider does not accept the client ({failure.error}). The operator must correct {where}."
+        fault = f"the provider does not accept the client ({failure.error})"
+        return f"gets no token: {fault}. The operator must correct {where}."
     who = f"Actor {key.actor!r}" if key.actor is not None else f"An administrator of tenant {key.tenant!r}"
     return f"is no longer granted by the provider ({failure.error}). {who} must consent again."
 

@@ -166,8 +166,18 @@ class Resolver:
         self._cache.forget(tenant, credential)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Resolutions so far by (source, result): source "cache", "store" or "issued"; result "ok" or a refusal's code."""
+        """Resolutions so far by (source, result): source cache, store or issued; result "ok" or a refusal's code."""
         return dict(self._counts + Counter({("cache", "ok"): self._warm}))
+
+    def expiries(self) -> dict[str, float]:
+        """The soonest expiry, in epoch seconds, of the credentials in use, by provider."""
+        soonest: dict[str, float] = {}
+        for entry in self._entries.values():
+            for prepared in entry.prepared.values():
+                expires, provider = prepared.material.expires, prepared.provider
+                if expires is not None and provider is not None:
+                    soonest[provider.name] = min(expires, soonest.get(provider.name, expires))
+        return soonest
 
     async def close(self) -> None:
         """Stop reads under way, and let renewals end. The store is closed by its owner."""

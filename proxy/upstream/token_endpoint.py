@@ -40,7 +40,7 @@ class TokenEndpoints:
     """Runs grants against their endpoints.
 
     addresses   checks where a name leads
-    context     makes the TLS context, anew where a client certificate is added to it
+    context     makes a TLS context: one is kept for all requests, a new one made for each client certificate
     parent_url  proxy for all outbound connections, None for none
     sign        asks for signatures of keys that are not held here
     connect, total  seconds: to a connection, and for the whole request
@@ -59,6 +59,7 @@ class TokenEndpoints:
     ) -> None:
         self._addresses = addresses
         self._context = context
+        self._kept_context: ssl.SSLContext | None = None
         self._parent = parent_url
         self._sign = sign
         self._connect = connect
@@ -105,6 +106,7 @@ class TokenEndpoints:
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         found = self._addresses.resolve(host, port, networks)
         checked = found if isinstance(found, tuple) else await found
+        tls = self._tls(request.certificate) if parts.scheme == "https" else True
         trace = aiohttp.TraceConfig()
         trace.on_request_headers_sent.append(sent.mark)
         session = aiohttp.ClientSession(
@@ -115,7 +117,6 @@ class TokenEndpoints:
             trace_configs=[trace],
             skip_auto_headers=["User-Agent"],
         )
-        tls = self._tls(request.certificate) if parts.scheme == "https" else True
         try:
             async with (
                 session,
@@ -136,10 +137,13 @@ class TokenEndpoints:
             raise TokenRefused(*(("unknown", "no_reply") if sent.begun else ("down", "unreachable"))) from None
 
     def _tls(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
-        context = self._context()
         if certificate is not None:
+            context = self._context()
             _show(context, certificate)
-        return context
+            return context
+        if self._kept_context is None:
+            self._kept_context = self._context()
+        return self._kept_context
 
 
 class _Sent:
