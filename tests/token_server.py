@@ -41,7 +41,11 @@ class RotatingProvider:
             self.ended.add(grant)
             return 400, {"error": "invalid_grant"}
         self.issued += 1
-        reply: dict[str, Any] = {"access_token": f"at-{grant}-{self.issued}", "token_type": "Bearer", "expires_in": self.lifetime}
+        reply: dict[str, Any] = {
+            "access_token": f"at-{grant}-{self.issued}",
+            "token_type": "Bearer",
+            "expires_in": self.lifetime,
+        }
         if self.rotates:
             number = int(token.rpartition("-")[2]) + 1
             reply["refresh_token"] = self.current[grant] = f"rt-{grant}-{number}"
@@ -80,7 +84,9 @@ class TokenServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+            headers = {
+                name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)
+            }
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             is_json = headers.get("content-type", "") == "application/json"
             form = json.loads(body) if is_json else dict(parse_qsl(body.decode()))
