@@ -88,6 +88,8 @@ class TokenEndpoints:
 
     async def send(self, request: TokenRequest, networks: Networks = (), method: str = "POST") -> TokenReply:
         """One request. Raises TokenRefused: `down` when it was not sent, `unknown` when its answer was lost."""
+        import aiohttp.client  # noqa: F401  the first import takes a while, which must not count as the endpoint's
+
         sent = _Sent()
         try:
             async with asyncio.timeout(self._total):
