@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ipaddress
 import logging
 import signal
@@ -11,28 +10,26 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_identity import Identities
-from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.catalog.token import TokenFacts
 from proxy.control import Controls, ControlServer, serve_control
-from proxy.credentials.issuing import Issuing
 from proxy.credentials.resolve import Resolver
 from proxy.errors import ConfigurationError, StoreError
-from proxy.explanation import explain, question
 from proxy.listeners.base_url import BaseUrlListener
 from proxy.listeners.certificate_authority import CertificateAuthority
 from proxy.listeners.connect import Connect
 from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
+from proxy.memory import settle, tune_heap
 from proxy.model import Caller, Destination
-from proxy.opening import open_store, paths_and_limits
+from proxy.opening import open_issuing, open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline
 from proxy.responses.masking import Masks
@@ -45,15 +42,17 @@ from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.upstream.addresses import Endpoint
 from proxy.upstream.dial import Dialler, Parent, client_context
-from proxy.upstream.exchange import Timeouts
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
-from proxy.upstream.token_endpoint import TokenEndpoints
+from proxy.upstream.way import Timeouts
 from proxy.wire.framing import Limits
+from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool, PoolKey, PoolSizes
-from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+
+if TYPE_CHECKING:
+    from proxy.audit.exposition import Exposition
 
 log = logging.getLogger("sluicegate")
 
@@ -107,19 +106,7 @@ class Instance:
         self.store = open_store(settings.store)
         paths, cache = paths_and_limits(settings.store)
         self.addresses = AddressResolver()
-        self.token_endpoints = TokenEndpoints(
-            self.addresses,
-            lambda: client_context(settings.upstream.extra_ca_file),
-            parent_url=settings.upstream.proxy,
-        )
-        self.issuing = Issuing(
-            self.store,
-            self.token_endpoints.ask,
-            clock=time.time,
-            facts=self._token_facts,
-            cache=cache,
-            on_renewal=self.metrics.refresh,
-        )
+        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -151,6 +138,7 @@ class Instance:
         self._servers: list[asyncio.AbstractServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
+        self._exposition: Exposition | None = None
         self._control: ControlServer | None = None
         self.stopping = asyncio.Event()
 
@@ -195,7 +183,7 @@ class Instance:
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.credential_expiry = self.credentials.expiries
         if self.settings.ops is not None:
-            self._ops = await serve_ops(self.settings.ops, self.readiness, Exposition(self.metrics).render)
+            self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
         if self.settings.control is not None:
             self._control = await serve_control(self.settings.control, self._controls())
@@ -206,7 +194,7 @@ class Instance:
         self.sweep.follow(self.connections.open)
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
-        _settle_memory()
+        settle()
         self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
         for name in ("state", "ledger"):
             if getattr(self.settings, name) is not None:
@@ -300,7 +288,16 @@ class Instance:
             "authority_expires": self.authority.expires,
         }
 
+    def _scrape(self, accept: str) -> tuple[bytes, str]:
+        from proxy.audit.exposition import Exposition  # its library is loaded when somebody scrapes
+
+        if self._exposition is None:
+            self._exposition = Exposition(self.metrics)
+        return self._exposition.render(accept)
+
     def _explain(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        from proxy.explanation import explain, question
+
         return explain(self.rules, question(asked))
 
     def _drain_on_request(self) -> dict[str, Any]:
@@ -340,14 +337,6 @@ class Instance:
     def _exchanging(self) -> bool:
         """Whether calls are running that are not opaque relays: those have no end to wait for."""
         return len(self.pipeline.running) > len(self.pipeline.relays)
-
-
-def _settle_memory() -> None:
-    """What was made at start stays: the collector need not look at it again. Calls leave no cycles behind (they are
-    counted in a test), so that it has little to do and may do it seldom."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -393,6 +382,7 @@ async def serve(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. A second signal stops at once."""
     loop = asyncio.get_running_loop()
     logs.watch(loop)
+    tune_heap()
     instance = Instance(settings)
     at_once = asyncio.Event()
 

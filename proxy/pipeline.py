@@ -28,9 +28,11 @@ from proxy.responses.delivery import Delivery
 from proxy.responses.kinds import blame_of, kind_of
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
-from proxy.upstream.exchange import Exchange, Means, Timeouts, Way
+from proxy.upstream.exchange import Exchange
+from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.way import Timeouts, Way
 from proxy.wire.pool import Pool, PoolKey
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
@@ -187,7 +189,7 @@ class Pipeline:
         try:
             stage(exchange, value)
         except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            exchange.fail(error)
         except Exception as error:
             self._broken(exchange, error)
             exchange.fail(GatewayError("internal", "The proxy met an error of its own."))
@@ -196,7 +198,7 @@ class Pipeline:
         try:
             found = await value
         except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            exchange.fail(error)
             return
         self._run(exchange, stage, found)
 

@@ -155,10 +155,8 @@ def request_head(head: bytes, limits: Limits, last: RequestHead | None) -> Reque
         return last
     end = head.find(b"\r\n")
     line_raw, section_raw = head[:end], head[end + 2 :]
-    if last is not None and last.line_raw == line_raw:
-        line = last.line
-    else:
-        line = RequestLine(*request_line(line_raw, limits))
+    known = last is not None and last.line_raw == line_raw
+    line = last.line if last is not None and known else RequestLine(*request_line(line_raw, limits))
     if last is not None and last.section_raw == section_raw:
         section = last.section
     else:
