@@ -100,8 +100,8 @@ class _Turn:
 
 
 class Renewer:
-    """Renews durable grants. `facts` gives the catalogue's word on a provider's token endpoint; `on_read` is told the
-    path and result of every store read."""
+    """Renews durable grants. `facts` gives the catalogue's word on a provider's token endpoint; `sleep` waits for
+    so many seconds."""
 
     def __init__(
         self,
@@ -110,8 +110,10 @@ class Renewer:
         facts: Callable[[str], TokenFacts | None],
         clock: Callable[[], float],
         limits: RenewalLimits,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._store = store
+        self._sleep = sleep
         self._ask = ask
         self._facts = facts
         self._clock = clock
@@ -142,7 +144,7 @@ class Renewer:
         if isinstance(verdict, Resting):
             raise NoToken("unknown" if verdict.unknown else "down", "resting", verdict.until)
         if isinstance(verdict, Held):
-            await asyncio.sleep(min(self._limits.poll * random.uniform(0.5, 1.5), verdict.until - self._clock() + 0.05))  # noqa: S311
+            await self._sleep(min(self._limits.poll * random.uniform(0.5, 1.5), verdict.until - self._clock() + 0.05))  # noqa: S311
             return None
         turn = await self._take(path, loaded, stored.fields, verdict.attempt)
         return None if turn is None else await self._lead(turn)
@@ -227,7 +229,7 @@ class Renewer:
             except StoreError as error:
                 tries += 1
                 log.warning("%s: new tokens wait to be stored: %s", turn.path, error)
-                await asyncio.sleep(min(0.1 * 2.0 ** min(tries, 10), self._limits.keep_pause))
+                await self._sleep(min(0.1 * 2.0 ** min(tries, 10), self._limits.keep_pause))
 
 
 def renewed_fields(issued: Issued) -> dict[str, Any]:
