@@ -19,6 +19,7 @@ from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_terms import Routes, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
+from proxy.catalog.token import TokenFacts
 from proxy.control import ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
 from proxy.errors import ConfigurationError, GatewayError, StoreError
@@ -31,7 +32,7 @@ from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
 from proxy.model import Caller
-from proxy.opening import open_store, paths_and_limits
+from proxy.opening import open_issuing, open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline
 from proxy.reloading import Reloadable, signature
@@ -99,6 +100,9 @@ class Instance:
         self._roots: ssl.SSLContext | None = None
         self.store = open_store(settings.store)
         paths, cache = paths_and_limits(settings.store)
+        self.limits = limits_of(settings)
+        self.addresses, self.dialler = (outside or self._outside)(self.limits)
+        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -108,9 +112,8 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
+            issuing=self.issuing,
         )
-        self.limits = limits_of(settings)
-        self.addresses, self.dialler = (outside or self._outside)(self.limits)
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
             Snapshot(self.rules.policies, self.rules.catalog),
@@ -200,6 +203,7 @@ class Instance:
         self.metrics.audit = self.audit.output
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
+        self.metrics.credential_expiry = self.credentials.expiries
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
@@ -305,6 +309,10 @@ class Instance:
             lambda caller, _, __: any(known.revoked(caller) for known in self.identities.revocations), error
         )
 
+    def _token_facts(self, provider: str) -> TokenFacts | None:
+        found = self.rules.catalog.by_name(provider)
+        return found.token if found is not None else None
+
     def _credential_read(self, path: str, result: str, caller: Caller) -> None:
         self.audit.credential_read(path, result, caller, time.time())
 
@@ -330,10 +338,16 @@ class Instance:
             server.close()
         self.connections.drain()
         end = time.monotonic() + self.settings.limits.grace_seconds
-        while self._exchanging and time.monotonic() < end and not at_once.is_set():
+        while self._exchanging and time.monotonic() < end and not at_once.is_set():  # noqa: ASYNC110 - three conditions
             await asyncio.sleep(0.02)
         for relay in tuple(self.pipeline.relays):
             relay.cut()
+        for exchange in tuple(self.pipeline.running):
+            exchange.fail(
+                GatewayError("outcome_unknown", "The proxy was stopped before the provider had answered.")
+                if exchange.attempts
+                else GatewayError("overloaded", "The proxy is stopping.", retry_after=1)
+            )
         for connection in tuple(self.connections.open):
             connection.cut()
         self.sweep.stop()
