@@ -20,6 +20,7 @@ from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.control import Controls, ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
+from proxy.credentials.store import Reader
 from proxy.errors import ConfigurationError, StoreError
 from proxy.explanation import explain, question
 from proxy.listeners.base_url import BaseUrlListener
@@ -28,7 +29,7 @@ from proxy.listeners.connect import Connect
 from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
-from proxy.model import Caller, Destination
+from proxy.model import Destination
 from proxy.opening import open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline, Snapshot
@@ -99,7 +100,7 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings)
         self._roots: ssl.SSLContext | None = None
-        self.store = open_store(settings.store)
+        self.store = open_store(settings.store, spread_logins=True)
         paths, cache = paths_and_limits(settings.store)
         self.credentials = Resolver(
             self.store,
@@ -247,8 +248,8 @@ class Instance:
             except ConfigurationError as error:
                 log.warning("the new certificate authority is not taken up: %s", error)
 
-    def _credential_read(self, path: str, result: str, caller: Caller) -> None:
-        self.audit.credential_read(path, result, caller, time.time())
+    def _credential_read(self, path: str, result: str, reader: Reader) -> None:
+        self.audit.credential_read(path, result, reader.caller, time.time(), reader.call_id)
 
     def _connection_counts(self) -> Iterator[tuple[str, str, int]]:
         busy = len(self.pipeline.running)

@@ -6,25 +6,40 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.credentials.cache import CacheLimits
 from proxy.credentials.paths import PathTemplates
-from proxy.settings.store import AppRoleAuth, FileStore, Store, TokenAuth, VaultAuth, VaultStore
+from proxy.settings.store import (
+    AppRoleAuth,
+    CallerJwtAuth,
+    DirectoryStore,
+    FileStore,
+    OwnAuth,
+    Store,
+    TokenAuth,
+    VaultStore,
+)
 
 if TYPE_CHECKING:
     from proxy.credentials import store as credentials
+    from proxy.credentials.stores import vault
     from proxy.credentials.stores.vault_login import Login
 
 _FILE_TTL: Final = 2.0
 
 
-def open_store(settings: Store) -> credentials.Store:
-    """The store that the settings describe, not yet asked for anything."""
-    return _vault(settings) if isinstance(settings, VaultStore) else _file(settings)
+def open_store(settings: Store, *, spread_logins: bool = False) -> credentials.Store:
+    """The store that the settings describe, not yet asked for anything.
+
+    spread_logins   wait a little before each login, as members of a fleet should and commands should not
+    """
+    if isinstance(settings, VaultStore):
+        return open_vault(settings, settings.login_spread if spread_logins else 0.0)
+    return _directory(settings) if isinstance(settings, DirectoryStore) else _file(settings)
 
 
 def paths_and_limits(settings: Store) -> tuple[PathTemplates, CacheLimits]:
     """Where records stand in that store, and how long they are kept in memory."""
     if isinstance(settings, VaultStore):
-        return PathTemplates.derived(settings.path), CacheLimits(ttl=settings.ttl, stale=settings.stale)
-    # The file is at hand and its changes are seen by a stat: reading it again costs next to nothing.
+        return settings.templates(), CacheLimits(ttl=settings.ttl, stale=settings.stale)
+    # Files are at hand and their changes are seen by a look: reading them again costs next to nothing.
     return PathTemplates(), CacheLimits(ttl=_FILE_TTL)
 
 
@@ -34,25 +49,41 @@ def _file(settings: FileStore) -> credentials.Store:
     return file.FileStore(settings.path, settings.key_file)
 
 
-def _vault(settings: VaultStore) -> credentials.Store:
-    from proxy.credentials.stores import vault
+def _directory(settings: DirectoryStore) -> credentials.Store:
+    from proxy.credentials.stores import directory
 
+    return directory.DirectoryStore(settings.path)
+
+
+def open_vault(settings: VaultStore, spread: float = 0.0) -> vault.VaultStore:
+    """The Vault that the settings describe, with its other engines. `spread` is the longest pause before a login, s."""
+    from proxy.credentials.stores import vault, vault_callers
+
+    auth, certificate = settings.auth, settings.client_certificate
+    callers = vault_callers.CallerLogin(auth.role, auth.mount) if isinstance(auth, CallerJwtAuth) else None
     return vault.VaultStore(
         settings.address,
-        _login(settings.auth),
-        mount=settings.mount,
+        _login(auth.own) if isinstance(auth, CallerJwtAuth) else _login(auth),
+        callers=callers,
+        mount="secret" if settings.mount_segments else settings.mount,
+        mount_segments=settings.mount_segments,
+        kv=settings.kv,
         namespace=settings.namespace,
         ca_file=settings.ca_file,
+        client_certificate=(certificate.cert, certificate.key) if certificate is not None else None,
         connect_timeout=settings.timeouts.connect,
         read_timeout=settings.timeouts.read,
+        spread=spread,
     )
 
 
-def _login(auth: VaultAuth) -> Login:
+def _login(auth: OwnAuth | None) -> Login | None:
     from proxy.credentials.stores import vault_login
 
+    if auth is None:
+        return None
     if isinstance(auth, TokenAuth):
         return vault_login.TokenLogin(auth.token_file)
     if isinstance(auth, AppRoleAuth):
-        return vault_login.AppRoleLogin(auth.role_id, auth.secret_id_file, auth.mount)
+        return vault_login.AppRoleLogin(auth.role_id, auth.secret_id_file, auth.mount, auth.wrapped_by)
     return vault_login.JwtLogin(auth.role, auth.token_file, auth.mount)

@@ -156,7 +156,7 @@ class Pipeline:
         if use is None:
             self._sign(exchange, chain, route, allowed, None)
             return
-        material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
+        material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time(), call.call_id)
         self._then(exchange, material, Material, lambda known: self._sign(exchange, chain, route, allowed, known))
 
     def _sign(self, exchange: Served, chain: Chain, route: Route, allowed: Allowed, material: Material | None) -> None:
@@ -237,9 +237,9 @@ class Pipeline:
         caller, use, call = exchange.caller, allowed.credential, exchange.call
         assert caller is not None
         assert use is not None
-        if not await self._credentials.reread(caller, use, used):
+        if not await self._credentials.reread(caller, use, used, call.call_id):
             return None
-        found = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
+        found = self._credentials.resolve(caller, use, route.provider, call.destination, time.time(), call.call_id)
         material = found if isinstance(found, Material) else await found
         exchange.credential = material.name
         if allowed.mask and isinstance(material.masks, Masks):

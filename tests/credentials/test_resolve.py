@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from proxy.credentials.cache import CacheLimits
 from proxy.credentials.resolve import Resolver
+from proxy.credentials.store import Reader
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
 from signers.placement import Injection
@@ -38,8 +39,8 @@ class Bench:
         self.prepared += 1
         return prepare(*arguments)
 
-    def _on_read(self, path: str, result: str, who: Caller) -> None:
-        self.audited.append((path, result, who.tenant))
+    def _on_read(self, path: str, result: str, who: Reader) -> None:
+        self.audited.append((path, result, who.caller.tenant if who.caller else ""))
 
     async def get(
         self,
