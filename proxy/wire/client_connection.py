@@ -22,7 +22,9 @@ class ReplyTaker(Protocol):
     def reply(self, head: ReplyHead, bodiless: bool, more: bool) -> None:
         """`more`: body bytes came with the head and follow at once."""
 
-    def reply_body(self, payload: bytes) -> None: ...
+    def reply_body(self, payload: bytes) -> None:
+        """`payload` is empty where what came is not yet a byte of the body."""
+
     def upstream_writable(self, writable: bool) -> None: ...
     def reply_end(self, trailers: Headers) -> None: ...
     def switched(self, head: ReplyHead) -> None: ...
@@ -55,6 +57,7 @@ class ClientConnection(asyncio.Protocol):
         self._left: int | None = 0
         self._chunks: ChunkReader | None = None
         self._detached = False
+        self._rest = b""
 
     # Requests out.
 
@@ -214,7 +217,7 @@ class ClientConnection(asyncio.Protocol):
             payload = chunks.feed(data)
         except ChunkFault as fault:
             raise broken_reply(f"The provider's chunked body is malformed: {fault}.") from None
-        if payload:
+        if payload or not chunks.done:
             taker.reply_body(payload)
         if chunks.done and self._taker is taker:
             self._finish(chunks.trailers, reusable=not chunks.rest)
@@ -243,5 +246,3 @@ class ClientConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
         self._ended(self, False)
-
-    _rest = b""

@@ -7,6 +7,8 @@ same segment stops the call before it begins. The next request is not looked at 
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import time
 from typing import Final, NamedTuple, Protocol
 
@@ -26,6 +28,7 @@ TURN: Final = 64
 """Requests of one connection handled before other connections get their turn."""
 _FLOWING: Final = 16_384
 """Once so much of a body has come, the client is taken to be sending and may pause longer."""
+_EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
 _LINGER: Final = 2.0
 """Seconds in which a client whose body is refused may read the answer before the connection is closed."""
 
@@ -160,14 +163,18 @@ class ServerConnection(asyncio.Protocol):
         """Serves the deadlines; called by the sweep."""
         if self.hop is not None:
             self.hop.tick(now)
-        if self._paused and not self._gone and self.transport is not None and peer_has_left(self.transport):
+        if self.transport is None:
+            return
+        if self._paused and not self._gone and peer_has_left(self.transport):
             self._lost()
             self.transport.abort()
-        elif now > self._deadline and self.transport is not None and not self._gone:
-            self._overdue()
+        elif now > self._deadline:
+            self._overdue(self.transport)
 
-    def _overdue(self) -> None:
-        if self._lingering or (not self._busy and not self._cutter.started):
+    def _overdue(self, transport: Transport) -> None:
+        if self._gone:
+            transport.abort()  # closed long ago, but the client does not read what was written last
+        elif self._lingering or (not self._busy and not self._cutter.started):
             self._close()
         elif not self._busy:
             self._refuse(malformed("The request's head did not arrive in time."))
@@ -185,37 +192,39 @@ class ServerConnection(asyncio.Protocol):
         self._advancing = True
         try:
             for _ in range(TURN):
-                if self._busy or not self._buffer or self._gone or self._lingering:
+                if self._busy or not self._buffer or self._gone or self._lingering or not self._take_request():
                     return
-                self._take_request()
         finally:
             self._advancing = False
         if self._buffer and not self._busy:
             asyncio.get_running_loop().call_soon(self._advance)
 
-    def _take_request(self) -> None:
+    def _take_request(self) -> bool:
+        """Whether there was a whole request, or what can never be one; if not, more bytes are needed."""
         data, self._buffer = self._buffer, b""
         if data[:1] == b"\r" and not self._cutter.started:
             data = self._without_empty_lines(data)  # RFC 9112 section 2.2
             if not data:
-                return
+                return False
         if not self._cutter.started:
             self._deadline = time.monotonic() + self.service.patience.head
         try:
             cut = self._cutter.feed(data)
             if cut is None:
-                return
+                return False
             head, raw = request_head(cut[0], self.service.limits, self._last)
             self._last = (raw, head.section)
             self._begin(head, cut[1])
         except GatewayError as error:
             self._refuse(error)
-            return
+            return True
         self.service.request(head, self)
+        return True
 
     def _without_empty_lines(self, data: bytes) -> bytes:
-        while data.startswith(b"\r\n"):
-            data = data[2:]
+        empty = _EMPTY_LINES.match(data)
+        if empty is not None:
+            data = data[empty.end() :]
         if data == b"\r":
             self._buffer = data
             return b""
@@ -364,9 +373,8 @@ class ServerConnection(asyncio.Protocol):
     def _next(self) -> None:
         self._busy = False
         self._reset_body()
+        self.resume_body()
         self._deadline = time.monotonic() + self.service.patience.keep_alive
-        if self._paused:
-            self.resume_body()
         if self._buffer:
             self._advance()
         elif self.draining:
@@ -391,6 +399,7 @@ class ServerConnection(asyncio.Protocol):
         assert transport is not None
         self.hop = None
         self._gone = True
+        self._deadline = math.inf
         self._buffer = b""
         if self._paused:
             self._paused = False
@@ -413,5 +422,6 @@ class ServerConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         self._gone = True
+        self._deadline = time.monotonic() + self.service.patience.keep_alive
         if self.transport is not None:
             self.transport.close()
