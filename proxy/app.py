@@ -30,7 +30,7 @@ from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
 from proxy.model import Destination
-from proxy.opening import open_store, paths_and_limits
+from proxy.opening import open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline
 from proxy.responses.masking import Masks
@@ -101,7 +101,7 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings)
         self._roots: ssl.SSLContext | None = None
-        self.store = open_store(settings.store, spread_logins=True)
+        self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
         self.credentials = Resolver(
             self.store,
@@ -176,6 +176,7 @@ class Instance:
         self.metrics.audit = self.audit.output
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
+        self.metrics.spool = self.store
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, Exposition(self.metrics).render)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
@@ -189,9 +190,8 @@ class Instance:
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
         self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
-        for name in ("state", "ledger"):
-            if getattr(self.settings, name) is not None:
-                log.warning("%s is set in the configuration, but this version does not use it", name)
+        if self.settings.ledger is not None:
+            log.warning("ledger is set in the configuration, but this version does not use it")
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> None:

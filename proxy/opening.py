@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proxy.credentials.cache import CacheLimits
 from proxy.credentials.paths import PathTemplates
+from proxy.credentials.write_back import WriteBackStore
+from proxy.settings.model import State
 from proxy.settings.store import (
     AppRoleAuth,
     CallerJwtAuth,
@@ -16,11 +21,14 @@ from proxy.settings.store import (
     TokenAuth,
     VaultStore,
 )
+from proxy.state_key import derived_key
 
 if TYPE_CHECKING:
     from proxy.credentials import store as credentials
     from proxy.credentials.stores import vault
     from proxy.credentials.stores.vault_login import Login
+
+log = logging.getLogger("sluicegate")
 
 _FILE_TTL: Final = 2.0
 
@@ -41,6 +49,30 @@ def paths_and_limits(settings: Store) -> tuple[PathTemplates, CacheLimits]:
         return settings.templates(), CacheLimits(ttl=settings.ttl, stale=settings.stale)
     # Files are at hand and their changes are seen by a look: reading them again costs next to nothing.
     return PathTemplates(), CacheLimits(ttl=_FILE_TTL)
+
+
+def write_back(store: credentials.Store, state: State) -> WriteBackStore:
+    """`store`, with a spool for what it cannot take. One that is lost with the process is warned of."""
+    from proxy.credentials.spool import DiskSpool, MemorySpool, Spool
+
+    spool: Spool
+    if _writable(state.dir):
+        durable = state.durability == "disk"
+        spool = DiskSpool(state.dir / "spool", lambda: derived_key(state.key_file, "spool"), durable=durable)
+    else:
+        log.warning("state.dir %s cannot be written", state.dir)
+        spool = MemorySpool()
+    if not spool.durable:
+        log.warning("refreshed credentials wait for an absent store in memory only and are lost with this pod")
+    return WriteBackStore(store, spool)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether the folder is, or can be made, ours to write in. It is not made before there is something to keep."""
+    place = folder
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
 def _file(settings: FileStore) -> credentials.Store:

@@ -47,10 +47,13 @@ class FileAudit(Section):
 
 
 class State(Section):
-    """Where what outlives a call is kept. Nothing is kept yet: accepted so that a file for a later version loads."""
+    """Where what outlives a call is kept, encrypted: refreshed credentials that the store could not take yet."""
 
-    dir: FilePath = Field(as_written("./state"), description="Folder; not used by this version.")
-    key_file: FilePath = Field(as_written("./state.key"), description="Its key; not used by this version.")
+    dir: FilePath = Field(as_written("./state"), description="Folder, made when it is needed.")
+    key_file: FilePath = Field(as_written("./state.key"), description="Its key, 0600, made when it is needed.")
+    durability: Literal["disk", "memory"] = Field(
+        "disk", description="`memory` says that the volume is lost with the pod: metric and log then warn of it."
+    )
 
 
 class Ledger(Section):
@@ -101,7 +104,7 @@ class Settings(Section):
     policies: Policies = Field(as_written({}), description="What may leave.")
     providers: tuple[FilePath, ...] = Field((), description="Folders of provider files beside the built-in ones.")
     ca: CertificateAuthority = Field(as_written({}), description="Interception.")
-    state: State | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
+    state: State = Field(as_written({}), description="What outlives a call.")
     ledger: Ledger | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
