@@ -21,7 +21,7 @@ def pointing_back(lines: Headers, call: Call) -> Headers:
         % (re.escape(call.destination.origin.encode("ascii")), DEFAULT_PORTS[scheme]),
         re.IGNORECASE,
     )
-    base = b"%b/%b" % (call.front, call.segment.encode("ascii"))
+    base = b"%b/%b" % (call.place.front, call.place.segment.encode("ascii"))
     return [
         (name, _rebased(name.lower(), value, origin, base))
         for name, value in lines

@@ -12,6 +12,8 @@ from typing import Final
 import stringzilla
 
 FILL: Final = b"*"
+SHORTEST: Final = 12
+"""No rendering is shorter: values under 12 characters are not searched for."""
 _INFLATE_STEP: Final = 262_144
 
 

@@ -11,7 +11,7 @@ from proxy.model import Headers
 from proxy.wire.chunks import ChunkFault, ChunkReader
 from proxy.wire.framing import Limits, broken_reply
 from proxy.wire.heads import reply_cutter
-from proxy.wire.reply_head import ReplyHead, ReplySection, reply_head
+from proxy.wire.reply_head import ReplyHead, reply_head
 from proxy.wire.tls import WRITE_HIGH, WRITE_LOW, Transport
 
 
@@ -48,7 +48,7 @@ class ClientConnection(asyncio.Protocol):
         self._ended = ended
         self._taker: ReplyTaker | None = None
         self._cutter = reply_cutter(limits)
-        self._last: tuple[bytes, ReplySection] | None = None
+        self._last: ReplyHead | None = None
         self._head: ReplyHead | None = None
         self._head_only = False
         self._websocket = False
@@ -156,14 +156,14 @@ class ClientConnection(asyncio.Protocol):
             cut = self._cutter.feed(data)
             if cut is None:
                 return
-            head, raw = reply_head(cut[0], self._limits, self._last)
+            head = reply_head(cut[0], self._limits, self._last)
             taker, data = self._taker, cut[1]
             assert taker is not None
             if head.status == 101:
                 self._switch(head, data)
                 return
             if head.status >= 200:
-                self._last = (raw, head.section)
+                self._last = head
                 self._take_final(head, data)
                 return
             self._interims += 1

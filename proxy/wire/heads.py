@@ -22,7 +22,7 @@ class HeadCutter:
     of the head, so that a head in one segment and one in single bytes meet the same limit at the same size.
     """
 
-    __slots__ = ("_fault", "_first_line", "_judged", "_limits", "_partial", "_too_long")
+    __slots__ = ("_fault", "_first_line", "_judged", "_limits", "_partial", "_too_long", "started")
 
     def __init__(
         self,
@@ -37,14 +37,11 @@ class HeadCutter:
         self._too_long = too_long
         self._partial = bytearray()
         self._judged = False
-
-    @property
-    def started(self) -> bool:
-        """Some bytes of a head have arrived."""
-        return bool(self._partial)
+        self.started = False
+        """Some bytes of a head have arrived, but not all."""
 
     def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
-        if not self._partial:
+        if not self.started:
             end = data.find(_END)
             if 0 < end <= self._limits.head:
                 return data[: end + 4], data[end + 4 :]
@@ -54,6 +51,7 @@ class HeadCutter:
         partial = self._partial
         seen = len(partial)
         partial += data
+        self.started = True
         end = partial.find(_END, max(0, seen - 3))
         self._judge(seen, end + 4 if end >= 0 else len(partial))
         # up to three bytes of the empty line that ends the head may have come already
@@ -63,7 +61,7 @@ class HeadCutter:
             return None
         head, rest = bytes(partial[: end + 4]), bytes(partial[end + 4 :])
         self._partial = bytearray()
-        self._judged = False
+        self._judged = self.started = False
         return head, rest
 
     def _judge(self, seen: int, end: int) -> None:

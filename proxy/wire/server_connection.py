@@ -13,7 +13,7 @@ import time
 from typing import Final, NamedTuple, Protocol
 
 from proxy.errors import GatewayError
-from proxy.model import Headers, HeaderSection, RequestHead
+from proxy.model import Headers, RequestHead
 from proxy.wire.chunks import ChunkFault, ChunkReader
 from proxy.wire.framing import Limits, malformed
 from proxy.wire.heads import request_cutter
@@ -86,7 +86,7 @@ class ServerConnection(asyncio.Protocol):
         self.certificate: bytes | None = None
         """The client's certificate, DER, where the listener asked for one."""
         self._cutter = request_cutter(service.limits)
-        self._last: tuple[bytes, HeaderSection] | None = None
+        self._last: RequestHead | None = None
         self._buffer = b""
         self._advancing = False
         self._busy = False  # a request is in progress
@@ -99,6 +99,7 @@ class ServerConnection(asyncio.Protocol):
         self._reset_body()
 
     def _reset_body(self) -> None:
+        self._bodied = False
         self._left = 0
         self._chunks: ChunkReader | None = None
         self._early: list[bytes] = []
@@ -212,8 +213,7 @@ class ServerConnection(asyncio.Protocol):
             cut = self._cutter.feed(data)
             if cut is None:
                 return False
-            head, raw = request_head(cut[0], self.service.limits, self._last)
-            self._last = (raw, head.section)
+            head = self._last = request_head(cut[0], self.service.limits, self._last)
             self._begin(head, cut[1])
         except GatewayError as error:
             self._refuse(error)
@@ -234,11 +234,12 @@ class ServerConnection(asyncio.Protocol):
         """Sets the body's framing up and judges what of it came with the head."""
         section = head.section
         self._busy = True
-        self._keep = not section.close and (head.minor == 1 or section.keep_alive)
+        self._keep = not section.close and (head.line.minor == 1 or section.keep_alive)
         if not section.chunked and not section.length:
             self._buffer = rest
             return
         self.body_complete = False
+        self._bodied = True
         self._expects = section.expect
         self._left = section.length or 0
         self._chunks = ChunkReader(self.service.limits) if section.chunked else None
