@@ -16,12 +16,13 @@ from proxy.catalog.document import (
     PinDocument,
     PlacementDocument,
     ProviderDocument,
+    RevocationDocument,
     SiteDocument,
 )
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.operations import Operation
-from proxy.catalog.provider import Provider, Site
+from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
 
@@ -93,7 +94,15 @@ def _sentence(kind: str, location: Location, problem: Any) -> str:
 
 _KEYS = sorted(
     name
-    for model in (ProviderDocument, SiteDocument, PlacementDocument, AuthDocument, PinDocument, OperationDocument)
+    for model in (
+        ProviderDocument,
+        SiteDocument,
+        PlacementDocument,
+        AuthDocument,
+        PinDocument,
+        OperationDocument,
+        RevocationDocument,
+    )
     for name in model.model_fields
 )
 
@@ -113,7 +122,13 @@ def _provider(document: ProviderDocument) -> Provider:
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
+        revocation=_revocation(document),
     )
+
+
+def _revocation(document: ProviderDocument) -> Revocation | None:
+    found = document.revocation
+    return Revocation(found.endpoint, found.style, found.success) if found is not None else None
 
 
 def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:

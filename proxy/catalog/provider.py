@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
@@ -17,6 +17,14 @@ class Site(NamedTuple):
 
     host: HostPattern
     base_path: str
+
+
+class Revocation(NamedTuple):
+    """How a token is ended at the provider: `style` is "rfc7009" or "bearer" (proxy.credentials.revocation)."""
+
+    endpoint: str
+    style: Literal["rfc7009", "bearer"]
+    success: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,6 +52,7 @@ class Provider:
     variables: Mapping[str, str]
     verified: date
     sources: tuple[str, ...]
+    revocation: Revocation | None = None
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)

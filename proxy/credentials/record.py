@@ -87,6 +87,8 @@ class Record:
 
 def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
     """The record `name` (its path, for faults) from its stored fields. Raises RecordError."""
+    if is_tombstone(stored):
+        return Record(str(stored.get("kind", "")), {}, disabled=True)
     mapped = _map_fields(name, stored)
     kind = _kind(name, mapped)
     return Record(
@@ -97,6 +99,11 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
         disabled=_disabled(name, stored.get("disabled")),
         expires=expiry(stored),
     )
+
+
+def is_tombstone(stored: Mapping[str, Any]) -> bool:
+    """Whether this is what `sluicegate disconnect` leaves: switched off for good, its secrets gone."""
+    return "disconnected_at" in stored and stored.get("disabled") is True
 
 
 def expiry(stored: Mapping[str, Any]) -> float | None:

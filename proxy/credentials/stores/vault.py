@@ -15,7 +15,9 @@ from proxy.credentials.stores.vault_kv import Ask, Engine, Kv1, Kv2
 from proxy.credentials.stores.vault_login import Login
 from proxy.credentials.stores.vault_session import NOBODY, VaultServer, VaultSession
 from proxy.credentials.stores.vault_token import LoginStatus
+from proxy.credentials.stores.vault_wrapping import unwrap
 from proxy.errors import StoreError
+from signers.secret import Secret
 
 if TYPE_CHECKING:
     from proxy.credentials.stores.vault_transport import VaultAdapter
@@ -92,6 +94,10 @@ class VaultStore:
         if prefix:
             check_path(prefix)
         return sorted(await self._run(lambda ask: self._list(ask, prefix)))
+
+    async def unwrap(self, wrapping: Secret) -> Fields:
+        """What a response-wrapping token stands for; the token is spent. Raises StoreError."""
+        return await self.session.in_thread(lambda: unwrap(self.session.transport(), wrapping))
 
     async def close(self) -> None:
         await self.session.close()
