@@ -12,6 +12,7 @@ import click
 from proxy.commands.options import config_option
 from proxy.credentials import revocation
 from proxy.credentials.disconnect import disconnect as end
+from proxy.credentials.record import map_fields
 from proxy.credentials.store import Fields, NotFound, Store
 from proxy.errors import GatewayError, SluicegateError
 from proxy.settings import Settings, load
@@ -73,7 +74,7 @@ class _Disconnection:
         if way is None:
             return
         fetcher = self._fetcher()
-        for hint, token in revocation.held_tokens(record):
+        for hint, token in revocation.held_tokens(map_fields("record", record)):
             asked = revocation.request(way, revocation.application(app), token, hint)
             await _post(fetcher, way, asked)
             self._ended += 1

@@ -89,7 +89,7 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
     """The record `name` (its path, for faults) from its stored fields. Raises RecordError."""
     if is_tombstone(stored):
         return Record(str(stored.get("kind", "")), {}, disabled=True)
-    mapped = _map_fields(name, stored)
+    mapped = map_fields(name, stored)
     kind = _kind(name, mapped)
     return Record(
         kind=kind,
@@ -137,7 +137,8 @@ def _canonical_address(host: str) -> str:
     return str(IPv6Address(host.removeprefix("[").removesuffix("]")))
 
 
-def _map_fields(name: str, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+def map_fields(name: str, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record with our names for the fields that its own `fields` maps. Raises RecordError."""
     layout = stored.get("fields")
     if layout is None:
         return stored
