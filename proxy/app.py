@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ipaddress
 import logging
 import signal
@@ -11,25 +10,24 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_identity import Identities
-from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.control import Controls, ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
 from proxy.credentials.store import Reader
 from proxy.errors import ConfigurationError, StoreError
-from proxy.explanation import explain, question
 from proxy.listeners.base_url import BaseUrlListener
 from proxy.listeners.certificate_authority import CertificateAuthority
 from proxy.listeners.connect import Connect
 from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
+from proxy.memory import settle, tune_heap
 from proxy.model import Destination
 from proxy.opening import open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
@@ -52,6 +50,9 @@ from proxy.wire.pool import Pool, PoolKey, PoolSizes
 from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+
+if TYPE_CHECKING:
+    from proxy.audit.exposition import Exposition
 
 log = logging.getLogger("sluicegate")
 
@@ -135,6 +136,7 @@ class Instance:
         self._servers: list[asyncio.AbstractServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
+        self._exposition: Exposition | None = None
         self._control: ControlServer | None = None
         self.stopping = asyncio.Event()
 
@@ -179,7 +181,7 @@ class Instance:
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.spool = self.store
         if self.settings.ops is not None:
-            self._ops = await serve_ops(self.settings.ops, self.readiness, Exposition(self.metrics).render)
+            self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
         if self.settings.control is not None:
             self._control = await serve_control(self.settings.control, self._controls())
@@ -190,7 +192,7 @@ class Instance:
         self.sweep.follow(self.connections.open)
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
-        _settle_memory()
+        settle()
         self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
         if self.settings.ledger is not None:
             log.warning("ledger is set in the configuration, but this version does not use it")
@@ -279,7 +281,16 @@ class Instance:
             "authority_expires": self.authority.expires,
         }
 
+    def _scrape(self, accept: str) -> tuple[bytes, str]:
+        from proxy.audit.exposition import Exposition  # its library is loaded when somebody scrapes
+
+        if self._exposition is None:
+            self._exposition = Exposition(self.metrics)
+        return self._exposition.render(accept)
+
     def _explain(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        from proxy.explanation import explain, question
+
         return explain(self.rules, question(asked))
 
     def _drain_on_request(self) -> dict[str, Any]:
@@ -319,14 +330,6 @@ class Instance:
     def _exchanging(self) -> bool:
         """Whether calls are running that are not opaque relays: those have no end to wait for."""
         return len(self.pipeline.running) > len(self.pipeline.relays)
-
-
-def _settle_memory() -> None:
-    """What was made at start stays: the collector need not look at it again. Calls leave no cycles behind (they are
-    counted in a test), so that it has little to do and may do it seldom."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -372,6 +375,7 @@ async def serve(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. A second signal stops at once."""
     loop = asyncio.get_running_loop()
     logs.watch(loop)
+    tune_heap()
     instance = Instance(settings)
     at_once = asyncio.Event()
 
