@@ -75,17 +75,17 @@ async def _rights(vault: OpenVault, settings: Settings, configured: VaultStore) 
     for path, why in probes:
         if can := sorted(set(held.get(path, ())) - {"deny"}):
             findings.append(Finding(False, f"can {', '.join(can)} {path}: {why}"))
-    return [*findings, *await _beyond(vault, configured)]
+    return [*findings, *await _beyond(vault, settings, configured)]
 
 
-async def _beyond(vault: OpenVault, configured: VaultStore) -> list[Finding]:
+async def _beyond(vault: OpenVault, settings: Settings, configured: VaultStore) -> list[Finding]:
     try:
         acl = await _ask(vault, "get", "/v1/sys/internal/ui/resultant-acl")
     except StoreError:
         return [Finding(None, "Vault does not say what else the token may do (sys/internal/ui/resultant-acl)")]
     if acl.get("root"):
         return [Finding(False, "this is a root token: it can do everything; use a role of its own")]
-    found = [Finding(False, f"need not, but can: {path}") for path in beyond(acl, _expected(configured))]
+    found = [Finding(False, f"need not, but can: {path}") for path in beyond(acl, _expected(settings, configured))]
     return found or [
         Finding(True, "nothing beyond what is needed (rules with + in their path are not listed by Vault)")
     ]
@@ -155,10 +155,14 @@ def _place(configured: VaultStore, path: str) -> tuple[Layout, str]:
     return Layout("/".join(segments[:count]), configured.kv), "/".join(segments[count:])
 
 
-def _expected(configured: VaultStore) -> list[str]:
-    """Prefixes below which a template's records are; a template without a literal start expects all of its mount."""
+def _expected(settings: Settings, configured: VaultStore) -> list[str]:
+    """Prefixes below which a template's records are, whole paths beside them; a template without a literal start expects
+    all of its mount."""
     templates: PathTemplates = configured.templates()
     found = []
+    if settings.blocks is not None:
+        layout, path = _place(configured, settings.blocks.path)
+        found.append(layout.api(path))
     for template in (templates.tenant, templates.actor, templates.app):
         literal = template.partition("{")[0]
         if configured.mount_segments:
