@@ -119,3 +119,19 @@ def _login(auth: OwnAuth | None) -> Login | None:
     if isinstance(auth, AppRoleAuth):
         return vault_login.AppRoleLogin(auth.role_id, auth.secret_id_file, auth.mount, auth.wrapped_by)
     return vault_login.JwtLogin(auth.role, auth.token_file, auth.mount)
+
+
+def store_status(settings: Store, store: WriteBackStore) -> dict[str, object]:
+    """What an operator wants to know of the store: which it is, whether its login stands, what waits for it."""
+    from proxy.credentials.stores.vault import VaultStore as OpenVault
+
+    shown: dict[str, object] = {
+        "kind": settings.kind,
+        "changes_waiting": store.waiting,
+        "changes_durable": store.durable,
+    }
+    if isinstance(store.store, OpenVault):
+        status = store.store.status
+        shown |= {"logged_in": status.logged_in, "failed_logins": status.failures, "fault": status.fault}
+        shown |= {"note": status.note} if status.note else {}
+    return shown

@@ -20,6 +20,7 @@ from policies.decide import Allowed, Denied
 from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
+from proxy.blocks import Blocks
 from proxy.credentials.resolve import Resolver
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
@@ -60,6 +61,12 @@ class Served(Exchange):
     material: Material | None = None
     record: AuditRecord | None = None
 
+    def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
+        """Whether (caller, provider, credential) of this call are among those that `by` means."""
+        route, use = self.route, self.allowed.credential if self.allowed is not None else None
+        provider = route.provider.name if route is not None and route.provider is not None else ""
+        return self.caller is not None and by(self.caller, provider, use.name if use is not None else "")
+
 
 class CallIds:
     """Unique ids, short and cheap: a random prefix for each process and a count."""
@@ -92,6 +99,7 @@ class Pipeline:
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
+        self.blocks = Blocks()
         self.running: set[Served] = set()
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
@@ -149,8 +157,10 @@ class Pipeline:
         self._resolve(exchange, caller, route, verdict)
 
     def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
-        exchange.stage = "credential"
         call, use = exchange.call, allowed.credential
+        if self.blocks:
+            self.blocks.check(caller, route.provider.name if route.provider else "", use.name if use else "")
+        exchange.stage = "credential"
         if use is not None and presigned(call.place.target):
             if not allowed.presigned:
                 raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
@@ -181,6 +191,13 @@ class Pipeline:
             route.operation is not None and route.operation.idempotent,
             material.injection.clears if material is not None else frozenset(),
         )
+
+    def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
+        """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
+        found = [exchange for exchange in self.running if exchange.caught(caught)]
+        for exchange in found:
+            exchange.cut(error)
+        return len(found)
 
     def count_denied(self) -> None:
         """A tunnel was refused by policy."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -29,11 +28,6 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{ {True: 'ok', False: 'FAULT', None: 'note'}[self.ok] }: {self.text}"
-
-
-def vault_report(settings: Settings) -> list[str]:
-    """The report, a line for each finding; lines that begin with FAULT want something done. Runs a loop of its own."""
-    return [str(finding) for finding in asyncio.run(examine(settings))]
 
 
 async def examine(settings: Settings) -> list[Finding]:
@@ -156,8 +150,8 @@ def _place(configured: VaultStore, path: str) -> tuple[Layout, str]:
 
 
 def _expected(settings: Settings, configured: VaultStore) -> list[str]:
-    """Prefixes below which a template's records are, whole paths beside them; a template without a literal start expects
-    all of its mount."""
+    """Prefixes below which a template's records are, and whole paths; a template without a literal start has all of its
+    mount."""
     templates: PathTemplates = configured.templates()
     found = []
     if settings.blocks is not None:

@@ -9,7 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, Loaded, OnRead, OnRequest, RecordCache
 from proxy.credentials.paths import PathTemplates
@@ -158,6 +158,21 @@ class Resolver:
         """Resolutions so far by (source, result): source "cache" or "store"; result "ok" or a refusal's code."""
         return dict(self._counts + Counter({("cache", "ok"): self._warm}))
 
+    def known(self, now: float) -> list[dict[str, Any]]:
+        """What is in memory, for the operator: whose credential, its id, when it expires (epoch seconds), its state."""
+        return [
+            {
+                "tenant": entry.key.tenant,
+                "actor": entry.key.actor,
+                "credential": f"{entry.key.credential}@{entry.loaded.version}"
+                if entry.loaded
+                else entry.key.credential,
+                "expires": entry.loaded.record.expires if entry.loaded else None,
+                "state": _state(entry, now),
+            }
+            for entry in self._entries.values()
+        ]
+
     async def close(self) -> None:
         """Stop reads under way. The store is closed by its owner."""
         await self._cache.close()
@@ -259,6 +274,14 @@ def _replaced(entry: Entry, use: CredentialUse, used: Material) -> bool:
     if entry.loaded is None:
         return entry.problem != "error"
     return _label(use, entry.loaded) != used.name
+
+
+def _state(entry: Entry, now: float) -> str:
+    if entry.loaded is None:
+        return entry.problem
+    if entry.loaded.record.disabled:
+        return "disabled"
+    return "fresh" if now < entry.refresh_at else "stale"
 
 
 def _subject(entry: Entry) -> str:

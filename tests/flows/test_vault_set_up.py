@@ -82,10 +82,15 @@ def test_the_set_up_serves_calls_and_the_doctor_finds_no_fault(server: OpenBao, 
             )
             assert (read["record"], read["call_id"]) == ("tenants/acme/slack", reply.call_id)
             assert product.metric("sluicegate_spool_durable") == 1
-        from proxy.commands.doctor_vault import vault_report
-        from proxy.settings import load
-
-        assert not [line for line in vault_report(load(product.config)) if line.startswith("FAULT")]
+            assert b"FAULT" not in product.run("doctor", "--vault").stdout
+            # The page's own command; it stops the tenant's calls everywhere, and deleting the record lets them go.
+            shell(blocks("sh")[2].replace("slack", "other"), server, folder)
+            assert product.get(upstream).status == 200
+            shell(blocks("sh")[2].replace(', "provider": "slack"', ""), server, folder)
+            eventually(lambda: product.get(upstream).status == 403, within=10, pause=0.1)
+            assert product.get(upstream).code == "policy_denied"
+            server.ask("DELETE", "sluicegate/data/fleet/blocks")
+            eventually(lambda: product.get(upstream).status == 200, within=10, pause=0.1)
 
 
 def test_an_operator_of_the_documented_policy_can_disconnect(server: OpenBao, folder: Path) -> None:
