@@ -20,6 +20,7 @@ from proxy.app_terms import Routes, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
+from proxy.catalog.token import TokenFacts
 from proxy.control import ControlServer, serve_control
 from proxy.credentials.fleet_blocks import FleetBlocks
 from proxy.credentials.resolve import Resolver
@@ -33,7 +34,7 @@ from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
-from proxy.opening import open_store, paths_and_limits, write_back
+from proxy.opening import open_issuing, open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline
 from proxy.reloading import Reloadable, signature
@@ -101,6 +102,9 @@ class Instance:
         self._roots: ssl.SSLContext | None = None
         self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
+        self.limits = limits_of(settings)
+        self.addresses, self.dialler = (outside or self._outside)(self.limits)
+        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -110,9 +114,8 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
+            issuing=self.issuing,
         )
-        self.limits = limits_of(settings)
-        self.addresses, self.dialler = (outside or self._outside)(self.limits)
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
             Snapshot(self.rules.policies, self.rules.catalog),
@@ -203,6 +206,7 @@ class Instance:
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.spool = self.store
+        self.metrics.credential_expiry = self.credentials.expiries
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
@@ -320,6 +324,10 @@ class Instance:
     def _credential_read(self, path: str, result: str, reader: Reader) -> None:
         self.audit.credential_read(path, result, reader.caller, time.time(), reader.call_id)
 
+    def _token_facts(self, provider: str) -> TokenFacts | None:
+        found = self.rules.catalog.by_name(provider)
+        return found.token if found is not None else None
+
     def connection_counts(self) -> Iterator[tuple[str, str, int]]:
         busy = len(self.pipeline.running)
         yield "client", "active", busy
@@ -342,10 +350,16 @@ class Instance:
             server.close()
         self.connections.drain()
         end = time.monotonic() + self.settings.limits.grace_seconds
-        while self._exchanging and time.monotonic() < end and not at_once.is_set():
+        while self._exchanging and time.monotonic() < end and not at_once.is_set():  # noqa: ASYNC110 - three conditions
             await asyncio.sleep(0.02)
         for relay in tuple(self.pipeline.relays):
             relay.cut()
+        for exchange in tuple(self.pipeline.running):
+            exchange.fail(
+                GatewayError("outcome_unknown", "The proxy was stopped before the provider had answered.")
+                if exchange.attempts
+                else GatewayError("overloaded", "The proxy is stopping.", retry_after=1)
+            )
         for connection in tuple(self.connections.open):
             connection.cut()
         self.sweep.stop()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,8 +27,13 @@ from proxy.state_key import derived_key
 
 if TYPE_CHECKING:
     from proxy.credentials import store as credentials
+    from proxy.credentials.app_record import TokenFacts
+    from proxy.credentials.issuing import Issuing, OnRenewal
     from proxy.credentials.stores import vault
     from proxy.credentials.stores.vault_login import Login
+    from proxy.settings import Settings
+    from proxy.upstream.resolver import Resolver
+    from proxy.upstream.token_endpoint import TokenEndpoints
 
 log = logging.getLogger("sluicegate")
 
@@ -75,6 +82,30 @@ def _writable(folder: Path) -> bool:
     return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
 
 
+def open_issuing(
+    settings: Settings,
+    store: credentials.Store,
+    addresses: Resolver,
+    facts: Callable[[str], TokenFacts | None],
+    on_renewal: OnRenewal = lambda provider, result: None,
+) -> Issuing:
+    """What issues tokens from the store's grants, reaching token endpoints the way all outbound traffic goes."""
+    from proxy.credentials.issuing import Issuing
+
+    endpoints = open_endpoints(settings, addresses)
+    _, cache = paths_and_limits(settings.store)
+    return Issuing(store, endpoints.ask, clock=time.time, facts=facts, cache=cache, on_renewal=on_renewal)
+
+
+def open_endpoints(settings: Settings, addresses: Resolver) -> TokenEndpoints:
+    """The way to token endpoints."""
+    from proxy.upstream.dial import client_context
+    from proxy.upstream.token_endpoint import TokenEndpoints
+
+    roots = settings.upstream.extra_ca_file
+    return TokenEndpoints(addresses, lambda: client_context(roots), parent_url=settings.upstream.proxy)
+
+
 def _file(settings: FileStore) -> credentials.Store:
     from proxy.credentials.stores import file
 
@@ -99,6 +130,7 @@ def open_vault(settings: VaultStore, spread: float = 0.0) -> vault.VaultStore:
         callers=callers,
         mount="secret" if settings.mount_segments else settings.mount,
         mount_segments=settings.mount_segments,
+        apps=settings.app_path,
         kv=settings.kv,
         namespace=settings.namespace,
         ca_file=settings.ca_file,

@@ -181,7 +181,7 @@ class Pipeline:
         assert allowed is not None
         way = self._way(call.destination, route, allowed)
         head = self._head(exchange, way, material)
-        if material is not None:
+        if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
         if call.section.websocket or _writes(route, call.method):
             self._audit.opened(self._record(exchange))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.credentials.store import Reader
+from proxy.credentials.store import NotFound, Reader
 from proxy.credentials.stores.vault import VaultStore
 from proxy.credentials.write_back import WriteBackStore
 from proxy.opening import open_store, open_vault, store_status, write_back
@@ -77,8 +77,13 @@ async def test_a_mount_for_each_tenant_is_found_from_the_records_path(tmp_path: 
         store = open_vault(settings)
         await store.start()
         await store.read(settings.templates().path("kv", "", "slack", "tenant"))
+        with pytest.raises(NotFound):
+            await store.read("apps/billing")
         await store.close()
-    assert vault.requests[-1].path == "/v1/kv/data/sluice/slack"
+    assert [request.path for request in vault.requests[1:]] == [
+        "/v1/kv/data/sluice/slack",
+        "/v1/platform/data/apps/billing",
+    ]
 
 
 @pytest.mark.parametrize(("durability", "durable"), [("disk", True), ("memory", False)])

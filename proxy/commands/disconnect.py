@@ -11,6 +11,7 @@ import click
 
 from proxy.commands.options import config_option
 from proxy.credentials import revocation
+from proxy.credentials.app_record import app_path
 from proxy.credentials.disconnect import disconnect as end
 from proxy.credentials.record import map_fields
 from proxy.credentials.store import Fields, NotFound, Store
@@ -83,7 +84,7 @@ class _Disconnection:
         if not isinstance(name, str):
             return {}
         try:
-            return (await self._store.read(self._paths.app_path(name))).fields
+            return (await self._store.read(app_path(name))).fields
         except NotFound:
             return {}
 

@@ -1,7 +1,8 @@
 """Paths of records: templates over tenant, actor, agent and credential, filled strictly.
 
 The mapping from these names to a path must be one to one, or one tenant could name another's record. So
-every placeholder is a whole segment, every name is checked, and no two templates can meet.
+every placeholder is a whole segment, every name is checked, templates of tenants and actors can never meet, and what
+would be an application's record is refused.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Final
 
 from proxy.errors import GatewayError
@@ -17,11 +17,18 @@ from proxy.errors import GatewayError
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 MAX_SEGMENTS: Final = 16
+RESERVED: Final = "apps"
+"""The folder of application records: no tenant's records may stand in it."""
 
 
 def is_name(text: str) -> bool:
     """Whether `text` may be a tenant, actor or credential: 1 to 128 letters, digits, `.` `_` `-`; not `.` or `..`."""
     return _NAME.fullmatch(text) is not None and text not in (".", "..")
+
+
+def is_app(path: str) -> bool:
+    """Whether a path is the name of an application's record, wherever the store keeps it."""
+    return path.startswith(f"{RESERVED}/") and path.count("/") == 1
 
 
 def check_path(path: str) -> str:
@@ -44,7 +51,7 @@ class PathTemplates:
     app      template over {app}: what belongs to an application of ours, whoever's tenant uses it
     mount    template over {tenant} or {agent} of the engine itself, put before the first two; "" for one fixed mount.
              Then `app` starts with the same number of segments, which are its mount.
-    Raises ValueError when a template lacks a placeholder, holds one inside a segment, or two of them could meet.
+    Raises ValueError when a template lacks a placeholder, holds one inside a segment, or the first two could meet.
     """
 
     tenant: str = "tenants/{tenant}/{credential}"
@@ -60,9 +67,8 @@ class PathTemplates:
         _check_template(self.tenant, {"tenant", "credential"}, {"agent"})
         _check_template(self.actor, {"tenant", "actor", "credential"}, {"agent"})
         _check_template(self.app, {"app"}, frozenset())
-        for one, other in combinations((self.tenant, self.actor, self.app), 2):
-            if _can_meet(one.split("/"), other.split("/")):
-                raise ValueError(f"templates {one!r} and {other!r} can give the same path")
+        if _can_meet(self.tenant.split("/"), self.actor.split("/")):
+            raise ValueError(f"templates {self.tenant!r} and {self.actor!r} can give the same path")
 
     @classmethod
     def derived(cls, tenant: str, app: str = "apps/{app}", mount: str = "") -> PathTemplates:
@@ -90,7 +96,14 @@ class PathTemplates:
         for what in _PLACEHOLDER.findall(template):
             if not is_name(values[what]):
                 raise GatewayError("credential_missing", f"The {what} of this call cannot name a stored credential.")
-        return template.format_map(values)
+        path = template.format_map(values)
+        if is_app(path) or self._is_app_place(path):
+            raise GatewayError("credential_missing", f"{path!r} is an application's record, no tenant's credential.")
+        return path
+
+    def _is_app_place(self, path: str) -> bool:
+        here, there = path.split("/"), self.app.split("/")
+        return len(here) == len(there) and all(a == b or "{" in b for a, b in zip(here, there, strict=True))
 
     def app_path(self, app: str) -> str:
         """Path of an application's record. Raises ValueError for what is no name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from proxy.errors import SluicegateError, StoreError
 from proxy.model import Caller
@@ -48,6 +48,9 @@ class Reader(NamedTuple):
 
     caller: Caller | None = None
     call_id: str = ""
+
+
+NOBODY: Final = Reader()
 
 
 class Store(Protocol):

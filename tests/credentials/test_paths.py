@@ -82,8 +82,26 @@ def test_agents_and_engines_may_have_paths_of_their_own() -> None:
         templates.path("acme", "ann", "slack", "tenant", "../other")
 
 
-def test_an_applications_record_never_stands_where_a_tenants_could() -> None:
-    with pytest.raises(ValueError, match="same path"):
-        PathTemplates("{tenant}/{credential}", "{tenant}/actors/{actor}/{credential}")
+@pytest.mark.parametrize(
+    ("templates", "tenant", "credential"),
+    [
+        (PathTemplates("{tenant}/{credential}", "{tenant}/actors/{actor}/{credential}"), "apps", "billing"),
+        (
+            PathTemplates("t/{tenant}/{credential}", "a/{tenant}/{actor}/{credential}", "t/ours/{app}"),
+            "ours",
+            "billing",
+        ),
+        (PathTemplates("{tenant}/{credential}", "a/{tenant}/{actor}/{credential}", "x/ours/{app}"), "apps", "billing"),
+    ],
+)
+def test_an_applications_record_is_no_tenants_credential(
+    templates: PathTemplates, tenant: str, credential: str
+) -> None:
+    with pytest.raises(GatewayError, match="application"):
+        templates.path(tenant, "", credential, "tenant")
+    assert templates.path("acme", "", credential, "tenant").endswith(f"acme/{credential}")
+
+
+def test_an_application_is_a_name() -> None:
     with pytest.raises(ValueError, match="no name"):
         PATHS.app_path("../tenants")

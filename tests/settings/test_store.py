@@ -35,7 +35,6 @@ def test_templates_of_the_settings_are_those_of_the_records() -> None:
         ", path: 'x-{tenant}/{credential}'",
         ", path: '{tenant}/{tenant}/{credential}'",
         ", path: '../{tenant}/{credential}'",
-        ", path: '{tenant}/{credential}', app_path: 'a/{app}'",
         ", actor_path: 'tenants/{tenant}/{credential}'",
         ", mount: '../x'",
         ", mount: 'kv/{actor}'",

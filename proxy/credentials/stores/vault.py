@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from proxy.credentials.paths import MAX_SEGMENTS, check_path
-from proxy.credentials.store import Fields, Reader, Stored
+from proxy.credentials.paths import MAX_SEGMENTS, check_path, is_app
+from proxy.credentials.store import NOBODY, Fields, Reader, Stored
 from proxy.credentials.stores.vault_callers import CallerLogin
 from proxy.credentials.stores.vault_kv import Ask, Engine, Kv1, Kv2
 from proxy.credentials.stores.vault_login import Login
-from proxy.credentials.stores.vault_session import NOBODY, VaultServer, VaultSession
+from proxy.credentials.stores.vault_session import VaultServer, VaultSession
 from proxy.credentials.stores.vault_token import LoginStatus
 from proxy.credentials.stores.vault_wrapping import unwrap
 from proxy.errors import StoreError
@@ -34,6 +34,7 @@ class VaultStore:
     callers             how callers log in with tokens of their own, so that Vault decides what each may read
     mount               path of the engine
     mount_segments      instead of `mount`: how many segments at the start of each path are the engine's own
+    apps                where the records named apps/NAME stand, a template over {app}
     kv                  version of the engine
     namespace, ca_file, client_certificate, connect_timeout, read_timeout   as VaultServer has them; seconds
     threads, spread, clock, random   as VaultSession has them
@@ -47,6 +48,7 @@ class VaultStore:
         callers: CallerLogin | None = None,
         mount: str = "secret",
         mount_segments: int = 0,
+        apps: str = "apps/{app}",
         kv: Literal[1, 2] = 2,
         namespace: str | None = None,
         ca_file: Path | None = None,
@@ -60,6 +62,7 @@ class VaultStore:
     ) -> None:
         self._mount = "/".join(map(check_path, mount.strip("/").split("/")))
         self._mount_segments = mount_segments
+        self._apps = apps
         self._engine: Engine = Kv1() if kv == 1 else Kv2()
         server = VaultServer(addresses, namespace, ca_file, client_certificate, connect_timeout, read_timeout)
         self.session = VaultSession(server, login, callers, threads=threads, spread=spread, clock=clock, random=random)
@@ -110,6 +113,8 @@ class VaultStore:
 
     def _split(self, path: str) -> tuple[str, str]:
         """(mount, path below it)."""
+        if is_app(path):
+            path = self._apps.format(app=path.partition("/")[2])
         if not self._mount_segments:
             return self._mount, path
         segments = path.split("/")

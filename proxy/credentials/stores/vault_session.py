@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from proxy.credentials.store import Reader
+from proxy.credentials.store import NOBODY, Reader
 from proxy.credentials.stores.vault_callers import CallerLogin, CallerTokens
 from proxy.credentials.stores.vault_errors import VaultRefusal
 from proxy.credentials.stores.vault_login import Grant, Login, renew
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from proxy.credentials.stores.vault_transport import VaultAdapter, VaultTransport
 
 T = TypeVar("T")
-NOBODY = Reader()
 
 
 @dataclass(frozen=True, slots=True)
