@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "check": Command("proxy.commands.check", "check", "Check configuration, providers and policies; name every fault."),
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
+    "connect": Command("proxy.commands.connect", "connect", "Ask a person for consent and store the grant."),
     "token": Command("proxy.token_cli", "token", "Mint and inspect session tokens."),
     "ca": Command("proxy.commands.ca", "ca", "Export the interception authority's certificate."),
 }
