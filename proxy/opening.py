@@ -87,3 +87,12 @@ def _login(auth: VaultAuth) -> Login:
     if isinstance(auth, AppRoleAuth):
         return vault_login.AppRoleLogin(auth.role_id, auth.secret_id_file, auth.mount)
     return vault_login.JwtLogin(auth.role, auth.token_file, auth.mount)
+
+
+def store_status(settings: Store, store: credentials.Store) -> dict[str, object]:
+    """What an operator wants to know of the store: which it is, and whether its login stands."""
+    shown: dict[str, object] = {"kind": settings.kind}
+    status = getattr(store, "status", None)
+    if status is not None:
+        shown |= {"logged_in": status.logged_in, "failed_logins": status.failures, "fault": status.fault}
+    return shown

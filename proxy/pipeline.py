@@ -20,6 +20,7 @@ from policies.decide import Allowed, Denied
 from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
+from proxy.blocks import Blocks
 from proxy.credentials.resolve import Resolver
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
@@ -60,6 +61,12 @@ class Served(Exchange):
     material: Material | None = None
     record: AuditRecord | None = None
 
+    def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
+        """Whether (caller, provider, credential) of this call are among those that `by` means."""
+        route, use = self.route, self.allowed.credential if self.allowed is not None else None
+        provider = route.provider.name if route is not None and route.provider is not None else ""
+        return self.caller is not None and by(self.caller, provider, use.name if use is not None else "")
+
 
 class CallIds:
     """Unique ids, short and cheap: a random prefix for each process and a count."""
@@ -92,6 +99,7 @@ class Pipeline:
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
+        self.blocks = Blocks()
         self.running: set[Served] = set()
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
@@ -149,8 +157,10 @@ class Pipeline:
         self._resolve(exchange, caller, route, verdict)
 
     def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
-        exchange.stage = "credential"
         call, use = exchange.call, allowed.credential
+        if self.blocks:
+            self.blocks.check(caller, route.provider.name if route.provider else "", use.name if use else "")
+        exchange.stage = "credential"
         if use is not None and presigned(call.place.target):
             if not allowed.presigned:
                 raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
@@ -181,6 +191,17 @@ class Pipeline:
             route.operation is not None and route.operation.idempotent,
             material.injection.clears if material is not None else frozenset(),
         )
+
+    def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
+        """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
+        found = [exchange for exchange in self.running if exchange.caught(caught)]
+        for exchange in found:
+            exchange.cut(error)
+        return len(found)
+
+    def count_denied(self) -> None:
+        """A tunnel was refused by policy."""
+        self._metrics.denied += 1
 
     # What the stages need.
 
@@ -295,12 +316,22 @@ class Pipeline:
         return exchange.record
 
     def reject(
-        self, error: GatewayError, connection: ServerConnection, listener: ListenerKind, destination: Destination | None
+        self,
+        error: GatewayError,
+        connection: ServerConnection,
+        listener: ListenerKind,
+        destination: Destination | None,
+        method: str = "",
+        caller: Caller | None = None,
     ) -> None:
-        """Answers what no call could be made of, and accounts for it. The connection stays if it can."""
-        call_id, keep = self.call_ids.next(), connection.keeps
-        reply = render(error, call_id, "", keep)
-        self.account(error, call_id, listener, destination, len(reply))
+        """Answers what no call could be made of, and accounts for it.
+
+        The connection stays if it can, but not behind a request that two readers might take for different ones.
+        """
+        call_id = self.call_ids.next()
+        keep = connection.keeps and error.code.name != "malformed_request"
+        reply = render(error, call_id, method, keep)
+        self.account(error, call_id, listener, destination, len(reply), method, caller)
         connection.write(reply)
         connection.end_reply(keep)
 
@@ -311,6 +342,7 @@ class Pipeline:
         listener: ListenerKind,
         destination: Destination | None,
         bytes_out: int = 0,
+        method: str = "",
         caller: Caller | None = None,
     ) -> None:
         """Leaves the record of something that was refused before it was a call."""
@@ -322,6 +354,7 @@ class Pipeline:
             actor=caller.actor if caller else "",
             agent=caller.agent if caller else "",
             provider="other",
+            method=method,
             host=destination.host if destination else "",
             status=error.status,
             outcome="denied" if error.code.kind == "permission" else "error",

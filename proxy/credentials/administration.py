@@ -25,7 +25,10 @@ ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One line of a list. `state` is "ok", "disabled", "rejected: …", or what is wrong with the record; `expires` is epoch seconds."""
+    """One line of a list. `state` is "ok", "disabled", "rejected: …", or what is wrong with the record.
+
+    `expires` is in epoch seconds.
+    """
 
     path: str
     kind: str

@@ -9,7 +9,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, OnRead, OnRequest, RecordCache
 from proxy.credentials.freshness import marks
@@ -168,6 +168,21 @@ class Resolver:
     def counts(self) -> dict[tuple[str, str], int]:
         """Resolutions so far by (source, result): source cache, store or issued; result "ok" or a refusal's code."""
         return dict(self._counts + Counter({("cache", "ok"): self._warm}))
+
+    def known(self, now: float) -> list[dict[str, Any]]:
+        """What is in memory, for the operator: whose credential, its id, when it expires (epoch seconds), its state."""
+        return [
+            {
+                "tenant": entry.key.tenant,
+                "actor": entry.key.actor,
+                "credential": f"{entry.key.credential}@{entry.loaded.version}"
+                if entry.loaded
+                else entry.key.credential,
+                "expires": entry.loaded.record.expires if entry.loaded else None,
+                "state": _state(entry, now),
+            }
+            for entry in self._entries.values()
+        ]
 
     def expiries(self) -> dict[str, float]:
         """The soonest expiry, in epoch seconds, of the credentials in use, by provider."""
@@ -356,6 +371,14 @@ def _replaced(entry: Entry, use: CredentialUse, used: Material) -> bool:
     if entry.loaded is None:
         return entry.problem != "error"
     return _label(use, entry.loaded) != used.name
+
+
+def _state(entry: Entry, now: float) -> str:
+    if entry.loaded is None:
+        return entry.problem
+    if entry.loaded.record.disabled:
+        return "disabled"
+    return "fresh" if now < entry.refresh_at else "stale"
 
 
 def _user(entry: Entry, caller: Caller, use: CredentialUse) -> str | None:

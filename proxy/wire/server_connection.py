@@ -337,10 +337,10 @@ class ServerConnection(asyncio.Protocol):
         self._reset_body()
         self.resume_body()
         self._deadline = time.monotonic() + self.service.patience.keep_alive
-        if self._buffer:
-            self._advance()
-        elif self.draining:
+        if self.draining:
             self._close()
+        elif self._buffer:
+            self._advance()
 
     def cut(self) -> None:
         """Ends the connection so that what the client has cannot pass for a whole reply."""
