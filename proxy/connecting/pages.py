@@ -16,7 +16,7 @@ _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 36rem; margin: 15vh auto 0; padding: 0 1.5rem; color: #1b1f24; }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 36rem; margin: 15vh auto 0; padding: 0 1.5rem; }}
 h1 {{ font-size: 1.5rem; border-left: .4rem solid {color}; padding-left: .8rem; }}
 @media (prefers-color-scheme: dark) {{ body {{ background: #14171a; color: #e6e8ea; }} }}
 </style></head>

@@ -61,7 +61,7 @@ def plan(
         client=app.client(facts, variables),
         app=app,
         authorization_endpoint=authorization,
-        authorization_parameters=dict(facts.authorization_parameters) if facts else {},
+        authorization_parameters={**(facts.authorization_parameters if facts else {}), **app.authorization_parameters},
         device_endpoint=device,
         identity_endpoint=identity,
         identity_field=facts.identity_field if facts else "sub",
