@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "doctor": Command("proxy.commands.doctor", "doctor", "Prove what is injected; find clients and files to mind."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
     "disconnect": Command("proxy.commands.disconnect", "disconnect", "End a tenant's credential, here and there."),
+    "connect": Command("proxy.commands.connect", "connect", "Ask a person for consent and store the grant."),
     "token": Command("proxy.token_cli", "token", "Mint and inspect session tokens."),
     "ca": Command("proxy.commands.ca", "ca", "Export the interception authority's certificate."),
 }
