@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from proxy.catalog.answers import AnswersDocument
+from proxy.catalog.base import OneLine, one_as_list
+from proxy.catalog.base import Strict as _Strict
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
 from proxy.catalog.located import Location
 from proxy.catalog.operations import path_segments
@@ -39,18 +42,9 @@ def _host_alone(value: Any) -> Any:
     return {"host": value} if isinstance(value, str) else value
 
 
-def _one_as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 Host = Annotated[str, AfterValidator(_checked_host)]
 BasePath = Annotated[str, AfterValidator(_checked_base_path)]
 PathTemplate = Annotated[str, AfterValidator(_checked_path)]
-OneLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 class SiteDocument(_Strict):
@@ -115,7 +109,7 @@ class OperationDocument(_Strict):
     """One operation: its name, method or methods, whole path, and what repeating it would do."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,99}$")]
-    method: Annotated[list[Method], BeforeValidator(_one_as_list), Field(min_length=1)]
+    method: Annotated[list[Method], BeforeValidator(one_as_list), Field(min_length=1)]
     path: PathTemplate
     write: bool | None = Field(None, description="default: false for GET, HEAD and OPTIONS")
     idempotent: bool | None = Field(None, description="default: true for what does not write, PUT and DELETE")
@@ -127,7 +121,7 @@ class OperationDocument(_Strict):
         return self.idempotent if self.idempotent is not None else not self.writes(method) or method in _IDEMPOTENT
 
 
-class ProviderDocument(_Strict):
+class ProviderDocument(AnswersDocument):
     """A file of the provider catalogue."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="also the name of the file")]
@@ -152,6 +146,7 @@ class ProviderDocument(_Strict):
         yield from self._site_faults()
         yield from self._pin_faults()
         yield from self._operation_faults()
+        yield from self.answer_faults()
         if not self.auth.placements():
             yield ("auth",), "name at least one record kind: bearer, api_key or basic"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from proxy.catalog import answers
 from proxy.catalog.document import (
     AuthDocument,
     OperationDocument,
@@ -93,7 +94,22 @@ def _sentence(kind: str, location: Location, problem: Any) -> str:
 
 _KEYS = sorted(
     name
-    for model in (ProviderDocument, SiteDocument, PlacementDocument, AuthDocument, PinDocument, OperationDocument)
+    for model in (
+        ProviderDocument,
+        SiteDocument,
+        PlacementDocument,
+        AuthDocument,
+        PinDocument,
+        OperationDocument,
+        answers.ErrorsDocument,
+        answers.RowDocument,
+        answers.SignDocument,
+        answers.PartialDocument,
+        answers.WaitDocument,
+        answers.PageDocument,
+        answers.IdempotencyDocument,
+        answers.PlaceDocument,
+    )  # fmt: skip
     for name in model.model_fields
 )
 
@@ -113,6 +129,7 @@ def _provider(document: ProviderDocument) -> Provider:
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
+        dialect=document.dialect(document.name, document.title),
     )
 
 

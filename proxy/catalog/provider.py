@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
+from proxy.dialect import Dialect
 from signers.placement import Placement
 
 
@@ -29,6 +30,8 @@ class Provider:
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
     variables   what each variable of a host template means, for the operator
+    dialect     how it answers: errors, waits, pages
+    watched     some 2xx of it has to be looked at: errors inside successes, cursors
     verified    the day on which the file was last compared with `sources`
     """
 
@@ -44,10 +47,12 @@ class Provider:
     variables: Mapping[str, str]
     verified: date
     sources: tuple[str, ...]
+    dialect: Dialect = Dialect()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
     operation_names: frozenset[str] = field(init=False)
+    watched: bool = field(init=False)
     _index: OperationIndex = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -55,6 +60,8 @@ class Provider:
         object.__setattr__(self, "hosts", tuple(hosts))
         object.__setattr__(self, "exact_hosts", frozenset(s.host.text for s in self.sites if s.host.exact))
         object.__setattr__(self, "operation_names", frozenset(operation.name for operation in self.operations))
+        dialect = self.dialect
+        object.__setattr__(self, "watched", bool(dialect.signs or dialect.partial or dialect.pagination))
         object.__setattr__(self, "_index", OperationIndex(self.operations))
 
     def matches(self, host: str) -> bool:
