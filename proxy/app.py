@@ -45,6 +45,7 @@ from proxy.upstream.dial import Dialler, Parent, client_context
 from proxy.upstream.exchange import Timeouts
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.retry import RetryPolicy
 from proxy.wire.framing import Limits
 from proxy.wire.pool import Pool, PoolKey, PoolSizes
 from proxy.wire.server_connection import Patience
@@ -73,6 +74,10 @@ class Routes:
             if len(self._timeouts) < 4_096:
                 self._timeouts[provider, host] = known
         return known
+
+    def retries(self, provider: str, host: str) -> RetryPolicy:
+        chosen = self._settings.route(provider or None, host).retries
+        return RetryPolicy(chosen.attempts, chosen.max_wait)
 
     def connect_timeout(self, destination: Destination) -> float:
         return self._settings.route(None, destination.host).timeouts.connect

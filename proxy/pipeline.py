@@ -22,17 +22,22 @@ from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
 from proxy.credentials.resolve import Resolver
+from proxy.dialect import Dialect
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.responses.delivery import Delivery
+from proxy.responses.judging import Judging, to_be_held
 from proxy.responses.kinds import blame_of, kind_of
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
 from proxy.upstream.exchange import Exchange, Means, Timeouts, Way
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.retry import RetryPolicy
+from proxy.upstream.trouble import Trouble
 from proxy.wire.pool import Pool, PoolKey
+from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
@@ -40,12 +45,15 @@ from signers.edit import presigned
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
+UNDESCRIBED = Dialect()
+"""How a host answers that no file describes: by status."""
 
 
 class RouteOptions(Protocol):
     """Operational choices by provider or host (`routes:` of the configuration)."""
 
     def timeouts(self, provider: str, host: str) -> Timeouts: ...
+    def retries(self, provider: str, host: str) -> RetryPolicy: ...
 
 
 class Served(Exchange):
@@ -102,7 +110,7 @@ class Pipeline:
         self._paths = PathTemplates()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
-        self._means = Means(pool, self.relays, self._finished, self._broken)
+        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
 
     # The path, from top to bottom.
 
@@ -172,6 +180,8 @@ class Pipeline:
         head = self._head(exchange, way, material)
         if material is not None:
             exchange.renew = self._renew
+        if allowed.errors != "problem":
+            exchange.reply_to.mode = allowed.errors
         if call.section.websocket or _writes(route, call.method):
             self._audit.opened(self._record(exchange))
         exchange.send(
@@ -224,6 +234,8 @@ class Pipeline:
             self.routes.timeouts(name, destination.host),
             name,
             provider.pins if provider is not None else (),
+            self.routes.retries(name, destination.host),
+            provider is not None and provider.watched,
         )
         if len(ways) >= REMEMBERED:
             ways.clear()
@@ -245,6 +257,31 @@ class Pipeline:
         found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
         material = found if isinstance(found, Material) else await found
         return self._head(exchange, self._way(destination, route, allowed), material)
+
+    async def _resign(self, exchange: Exchange) -> bytes:
+        """Before a call is repeated: its head, with the credential resolved and the request signed anew."""
+        assert isinstance(exchange, Served)
+        caller, route, allowed, material = exchange.caller, exchange.route, exchange.allowed, exchange.material
+        assert caller is not None
+        assert route is not None
+        assert allowed is not None
+        destination = exchange.call.destination
+        if material is not None and allowed.credential is not None:
+            found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
+            material = found if isinstance(found, Material) else await found
+        return self._head(exchange, self._way(destination, route, allowed), material)
+
+    def _judge(self, exchange: Exchange, head: ReplyHead, bodiless: bool) -> Judging | None:
+        """What judges a reply before it is passed on; None for one that needs no judge."""
+        assert isinstance(exchange, Served)
+        route = exchange.route
+        if route is None or exchange.call.section.websocket:
+            return None
+        dialect = route.provider.dialect if route.provider is not None else UNDESCRIBED
+        operation = route.operation.name if route.operation is not None else None
+        if head.status < 400 and not to_be_held(head, bodiless, dialect, operation):
+            return None
+        return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time)
 
     def tunnel(self, call: Call, connection: ServerConnection, caller: Caller, allowed: Allowed) -> Served:
         """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
@@ -361,10 +398,12 @@ def _close(record: AuditRecord, exchange: Served, duration: float, upstream: flo
     if error is not None:
         record.kind, record.code, record.blame = error.code.kind, error.code.name, error.blame
     elif exchange.outcome == "ok":
-        kind = kind_of(reply.status)
+        kind = exchange.finding.kind if exchange.finding is not None else kind_of(reply.status)
         if kind is not None:
             record.outcome, record.kind, record.code, record.blame = "error", kind, "provider_error", blame_of(kind)
         elif allowed is not None and allowed.would_deny:
             record.code = "would_deny"
+        elif exchange.unjudged:
+            record.code = "unjudged"
     elif exchange.outcome == "canceled":
         record.blame = "caller"

@@ -78,7 +78,7 @@ class PartialDocument(Strict):
     at: Where
     kind: Kind
     codes: bool = Field(False, description="what stands there are codes or statuses, which say the kind themselves")
-    operations: Names = []
+    operations: Names = Field([])
 
     def partial(self) -> Partial:
         return Partial(place(self.at), self.kind, self.codes, tuple(self.operations))
@@ -89,7 +89,7 @@ class RowDocument(Strict):
 
     kind: Kind
     codes: Annotated[list[OneLine], BeforeValidator(one_as_list)] = Field([], description="codes or globs")
-    status: Annotated[list[Status], BeforeValidator(one_as_list)] = []
+    status: Annotated[list[Status], BeforeValidator(one_as_list)] = Field([])
     text: Annotated[list[OneLine], BeforeValidator(one_as_list)] = Field([], description="any of these in the body")
     header: OneLine | None = None
     name: Name | None = Field(None, description="the code shown where the reply has none")
@@ -123,13 +123,13 @@ class ErrorsDocument(Strict):
 
     code: Places = Field([], description="where the provider's code stands; the first that a row knows decides")
     failed_when: list[SignDocument] = Field([], description="errors inside a 2xx")
-    partial: list[PartialDocument] = []
+    partial: list[PartialDocument] = Field([])
     values: dict[Literal["scope", "field"], Where] = Field({}, description="identifiers that messages may name")
     native: dict[str, Any] | list[Any] | str | None = Field(
         None, description="the provider's error body with {detail}, {code}, {kind}, {status}, {request_id}, {title}"
     )
     native_type: OneLine = "application/json"
-    rows: list[RowDocument] = []
+    rows: list[RowDocument] = Field([])
 
 
 class WaitDocument(Strict):
@@ -200,9 +200,9 @@ class IdempotencyDocument(Strict):
     """How the provider takes an idempotency key."""
 
     header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,60}$")]
-    methods: Annotated[list[Literal["POST", "PUT", "PATCH", "DELETE"]], BeforeValidator(one_as_list)] = ["POST"]
+    methods: Annotated[list[Literal["POST", "PUT", "PATCH", "DELETE"]], BeforeValidator(one_as_list)] = Field(["POST"])
     retention: int = Field(gt=0, description="seconds for which the provider remembers a key")
-    operations: Names = []
+    operations: Names = Field([])
 
     def form(self) -> IdempotencyForm:
         return IdempotencyForm(self.header, frozenset(self.methods), float(self.retention), tuple(self.operations))
@@ -212,9 +212,9 @@ class AnswersDocument(Strict):
     """The keys of a provider file that describe its answers."""
 
     errors: ErrorsDocument = Field(default_factory=lambda: ErrorsDocument.model_validate({}))
-    waits: list[WaitDocument] = []
-    request_id: Annotated[list[Where], BeforeValidator(one_as_list)] = []
-    pagination: list[PageDocument] = []
+    waits: list[WaitDocument] = Field([])
+    request_id: Annotated[list[Where], BeforeValidator(one_as_list)] = Field([])
+    pagination: list[PageDocument] = Field([])
     idempotency: IdempotencyDocument | None = None
 
     def answer_faults(self) -> Iterator[tuple[tuple[str | int, ...], str]]:

@@ -83,6 +83,7 @@ class AuthDocument(_Strict):
     bearer: PlacementDocument | None = None
     api_key: PlacementDocument | None = None
     basic: PlacementDocument | None = None
+    aws: bool = Field(False, description="takes requests signed with an `aws` record, which places itself")
 
     def placements(self) -> dict[str, Placement]:
         kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
@@ -147,8 +148,8 @@ class ProviderDocument(AnswersDocument):
         yield from self._pin_faults()
         yield from self._operation_faults()
         yield from self.answer_faults()
-        if not self.auth.placements():
-            yield ("auth",), "name at least one record kind: bearer, api_key or basic"
+        if not self.auth.placements() and not self.auth.aws:
+            yield ("auth",), "name at least one record kind: bearer, api_key, basic or aws"
 
     def _variable_faults(self) -> Iterator[tuple[Location, str]]:
         used = {name for pattern, _ in self.sites() for name in pattern.variables}

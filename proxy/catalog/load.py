@@ -109,7 +109,7 @@ _KEYS = sorted(
         answers.PageDocument,
         answers.IdempotencyDocument,
         answers.PlaceDocument,
-    )  # fmt: skip
+    )
     for name in model.model_fields
 )
 

@@ -47,7 +47,7 @@ class Provider:
     variables: Mapping[str, str]
     verified: date
     sources: tuple[str, ...]
-    dialect: Dialect = Dialect()
+    dialect: Dialect = field(default_factory=Dialect)
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)

@@ -52,7 +52,7 @@ class Answer:
 
 
 def _inflated(body: bytes, coding: bytes) -> bytes:
-    """Whatever can be inflated of a body, bounded. "deflate" is sent with and without the zlib wrapper (RFC 9110 8.4.1)."""
+    """Whatever can be inflated of a body, bounded. "deflate" comes with and without zlib's wrapper (RFC 9110 8.4.1)."""
     for window in (47, -15) if coding == b"deflate" else (47,):
         try:
             return zlib.decompressobj(window).decompress(body, INFLATED)

@@ -76,7 +76,8 @@ def truthful_status(status: int, kind: Kind) -> int:
 
 
 def _by_status(status: int) -> Kind:
-    return kind_of(status) or "unavailable"
+    # An unknown failure inside a 2xx: the request was understood, so it is the request that is at fault.
+    return kind_of(status) or "bad_input"
 
 
 def _codes(answer: Answer, dialect: Dialect) -> tuple[str, ...]:

@@ -7,13 +7,17 @@ Nothing is written upstream before `send`.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
 from proxy.errors import SAFE_METHODS, GatewayError
-from proxy.model import Call, Headers
+from proxy.model import Call, Destination, Headers
+from proxy.upstream.holding import Finding, Holding, Judging, again_or_fail
 from proxy.upstream.rendering import Pins
+from proxy.upstream.retry import RetryPolicy
+from proxy.upstream.trouble import Trouble
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.pool import Addresses, PoolKey
@@ -41,10 +45,13 @@ class Reply(Protocol):
     status: int
     bytes_out: int
     keep: bool
+    mode: str
 
     def mask(self, masks: Any) -> None: ...
     def interim(self, head: ReplyHead) -> None: ...
     def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None: ...
+    def judged(self, judging: Any, finding: Any, extra: bytes) -> None: ...
+    def untouched(self, judging: Any, more: bool, extra: bytes, finding: Any = None) -> None: ...
     def body(self, payload: bytes) -> None: ...
     def end(self, trailers: Headers) -> None: ...
     def cut(self) -> None: ...
@@ -55,9 +62,10 @@ class Way:
     """How calls to one destination go out; made once and shared by them.
 
     `addresses()` gives checked addresses, at once or later. `pins` are header lines added when the caller sent none.
+    `watched`: some successes have to be looked at too.
     """
 
-    __slots__ = ("addresses", "key", "pins", "provider", "timeouts")
+    __slots__ = ("addresses", "key", "pins", "provider", "retries", "timeouts", "watched")
 
     def __init__(
         self,
@@ -66,12 +74,16 @@ class Way:
         timeouts: Timeouts,
         provider: str = "",
         pins: Pins = (),
+        retries: RetryPolicy = RetryPolicy(),
+        watched: bool = False,
     ) -> None:
         self.key = key
         self.addresses = addresses
         self.timeouts = timeouts
         self.provider = provider
         self.pins = pins
+        self.retries = retries
+        self.watched = watched
 
 
 Renew = Callable[["Exchange"], Awaitable[bytes | None]]
@@ -89,16 +101,34 @@ class Sending(Protocol):
 class Means(NamedTuple):
     """What all exchanges share. `finished(exchange)` is called exactly once for each, with its `outcome` ("ok", "error",
     "denied", "canceled") set and, where we failed or refused the call, its `error`; `broken` takes what should not
-    have happened; `relays` are the opaque relays in progress, for the sweep and for shutdown."""
+    have happened; `relays` are the opaque relays in progress, for the sweep and for shutdown. `judge` gives what judges a
+    reply that has to be held, None for one that passes at once; `resign` the head of a repeated call, signed anew."""
 
     pool: Sending
     relays: set[OpaqueRelay]
     finished: Callable[[Exchange], None]
     broken: Callable[[Exchange, Exception], None]
+    judge: Callable[[Exchange, ReplyHead, bool], Judging | None]
+    resign: Callable[[Exchange], Awaitable[bytes]]
+    trouble: Trouble
 
 
 class Exchange:
     """Both ends of a call: `Hop` for the client's connection, `ReplyTaker` for the provider's."""
+
+    holding: Holding | None = None
+    finding: Finding | None = None
+    """What the provider's failure is, for the audit record."""
+    unjudged = False
+    """The reply should have been looked at and was too large."""
+    unsent = 0
+    """Attempts that reached no provider."""
+    waited = 0.0
+    """Seconds between attempts."""
+    expires = 0.0
+    """The caller's own deadline, monotonic; 0 without one."""
+    keyed = False
+    """The provider gets an idempotency key with the call."""
 
     def __init__(self, call: Call, connection: ServerConnection, reply: Reply, means: Means) -> None:
         self.call = call
@@ -113,7 +143,7 @@ class Exchange:
         self.first_byte_at = 0.0
         self.task: asyncio.Task[None] | None = None
         self.renew: Renew | None = None
-        self._means = means
+        self.means = means
         self._waits_for_body = False
         self._way: Way | None = None
         self._head = b""
@@ -140,9 +170,9 @@ class Exchange:
         try:
             await work
         except GatewayError as error:
-            self.fail(error)
+            self._unable(error)
         except Exception as error:
-            self._means.broken(self, error)
+            self.means.broken(self, error)
             self.fail(GatewayError("internal", "The proxy met an error of its own."))
 
     def fail(self, error: GatewayError, outcome: str = "error") -> None:
@@ -158,6 +188,15 @@ class Exchange:
                 error, provider=self._way.provider if self._way else None, idempotent=self._idempotent
             )
         self._end(outcome)
+
+    def _unable(self, error: GatewayError) -> None:
+        """A stage failed. Where no connection came about, nothing was sent: that may be tried again."""
+        unsent = self.stage == "exchange" and self._upstream is None and error.code.name.startswith("upstream_")
+        if unsent and not self.over and not self.reply_to.started and not self.first_byte_at:
+            self.unsent += 1
+            again_or_fail(self, error, "unsent")
+        else:
+            self.fail(error)
 
     def send(self, head: bytes, way: Way, idempotent: bool, trailers_dropped: frozenset[bytes]) -> None:
         """Sends the request as soon as a connection is there. A small body of known length is waited for first: what
@@ -182,20 +221,29 @@ class Exchange:
         way = self._way
         assert way is not None
         self.stage = "exchange"
+        if self.means.trouble.known:
+            self._refuse_while_open()
         addresses = way.addresses()
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return
-        found = self._means.pool.take(way.key, addresses, once=not self._repeatable, fresh=fresh)
+        found = self.means.pool.take(way.key, addresses, once=not self.repeatable, fresh=fresh)
         if isinstance(found, ClientConnection):
             self._write(found)
         else:
             self.later(self._dialled(found))
 
+    def _refuse_while_open(self) -> None:
+        left = self.means.trouble.refused_for(self.call.destination, time.monotonic())
+        if left is not None:
+            raise GatewayError(
+                "breaker_open", "The provider has failed many times in a row.", retry_after=math.ceil(left)
+            )
+
     async def _resolve(self, addresses: Awaitable[Addresses], fresh: bool) -> None:
         way = self._way
         assert way is not None
-        found = self._means.pool.take(way.key, await addresses, once=not self._repeatable, fresh=fresh)
+        found = self.means.pool.take(way.key, await addresses, once=not self.repeatable, fresh=fresh)
         self._write(found if isinstance(found, ClientConnection) else await found)
 
     async def _dialled(self, found: Awaitable[ClientConnection]) -> None:
@@ -237,12 +285,12 @@ class Exchange:
         return frame_end([line for line in trailers if line[0].lower().replace(b"_", b"-") not in dropped])
 
     @property
-    def _repeatable(self) -> bool:
+    def repeatable(self) -> bool:
         """Whether sending the call twice has the effect of sending it once."""
-        return self._idempotent or self.call.method in SAFE_METHODS
+        return self._idempotent or self.keyed or self.call.method in SAFE_METHODS
 
     @property
-    def _whole_body_kept(self) -> bool:
+    def body_kept(self) -> bool:
         section = self.call.section
         return self._replayable is not None or (not section.chunked and not section.length)
 
@@ -306,6 +354,12 @@ class Exchange:
             upstream.pause_reading()
 
     def tick(self, now: float) -> None:
+        if self.expires and now > self.expires and not self.over and not self.reply_to.started:
+            self.fail(GatewayError("upstream_timeout", "The time that the call was given has passed."))
+            return
+        if self.holding is not None and now > self.holding.deadline and not self.over:
+            self.holding.late()
+            return
         if self._deadline and now > self._deadline and self._upstream is not None and not self.over:
             what = (
                 "The provider stopped in the middle of its answer."
@@ -321,26 +375,20 @@ class Exchange:
         self._progress()
 
     def reply(self, head: ReplyHead, bodiless: bool, more: bool) -> None:
+        way = self._way
+        assert way is not None
         self.first_byte_at = time.monotonic()
-        if head.status == 401 and self.renew is not None and self._whole_body_kept:
-            renew, self.renew = self.renew, None
-            self._abandon_upstream()
-            self.later(self._renewed(renew))
+        if self.means.trouble.known and head.status < 500:
+            self.means.trouble.answered(self.call.destination)
+        if (head.status >= 400 or way.watched) and self._hold(head, bodiless, way):
             return
-        assert self._way is not None
-        self._deadline = self.first_byte_at + self._way.timeouts.read
-        extra = b"Sluicegate-Attempts: %d\r\n" % self.attempts if self.attempts > 1 else b""
-        self.reply_to.head(head, bodiless, more, extra)
+        self._deadline = self.first_byte_at + way.timeouts.read
+        self.reply_to.head(head, bodiless, more, self._attempts_line())
         if not self.connection.writable and self._upstream is not None:
             self._upstream.pause_reading()
 
-    async def _renewed(self, renew: Renew) -> None:
-        """One replay where a newer credential can be had; otherwise the provider's refusal is the answer."""
-        head = await renew(self)
-        if head is None:
-            raise GatewayError("credential_rejected", "The provider answered 401 to the tenant's credential.")
-        self._head = head
-        self._dispatch(fresh=False)
+    def _attempts_line(self) -> bytes:
+        return b"Sluicegate-Attempts: %d\r\n" % self.attempts if self.attempts > 1 else b""
 
     def reply_body(self, payload: bytes) -> None:
         try:
@@ -352,6 +400,71 @@ class Exchange:
         self._deadline = time.monotonic() + self._way.timeouts.read
         if not self.connection.writable and self._upstream is not None:
             self._upstream.pause_reading()
+
+    # Held replies (proxy/upstream/holding.py).
+
+    @property
+    def destination(self) -> Destination:
+        return self.call.destination
+
+    @property
+    def retries(self) -> RetryPolicy:
+        return self._way.retries if self._way is not None else RetryPolicy()
+
+    def _hold(self, head: ReplyHead, bodiless: bool, way: Way) -> bool:
+        judging = self.means.judge(self, head, bodiless)
+        if judging is None or self._upstream is None:
+            return False
+        self._deadline = 0.0
+        self.holding = Holding(self, judging, way.timeouts.read)
+        self._upstream.report_to(self.holding)
+        return True
+
+    def released(self) -> None:
+        """The provider's connection has ended its part."""
+        self._upstream = None
+        self.holding = None
+
+    def abandon(self) -> None:
+        """No more of the reply is wanted."""
+        self.holding = None
+        self._abandon_upstream()
+
+    def take_back(self, judging: Judging, finding: Finding | None) -> None:
+        """The held part goes to the client, and what follows after it."""
+        upstream, way = self._upstream, self._way
+        assert upstream is not None
+        assert way is not None
+        self.holding = None
+        self.finding, self.unjudged = finding, judging.unjudged
+        upstream.report_to(self)
+        self._deadline = time.monotonic() + way.timeouts.read
+        try:
+            self.reply_to.untouched(judging, True, self._attempts_line(), finding)
+        except GatewayError as error:
+            self.fail(error)
+
+    def pass_on(self, judging: Judging, trailers: Headers) -> None:
+        """A success, looked at and whole."""
+        try:
+            self.reply_to.untouched(judging, False, self._attempts_line() + judging.success_lines())
+        except GatewayError as error:
+            self.fail(error)
+            return
+        self._end("ok")
+        self.reply_to.end(trailers)
+
+    def deliver(self, judging: Judging, finding: Finding) -> None:
+        """A provider's failure is the answer."""
+        self.finding = finding
+        self.reply_to.judged(judging, finding, self._attempts_line())
+        self._end("ok")
+
+    def send_again(self, head: bytes) -> None:
+        """The same call once more. Raises GatewayError."""
+        self._head = head
+        self.first_byte_at = 0.0
+        self._dispatch(fresh=False)
 
     def upstream_writable(self, writable: bool) -> None:
         if writable:
@@ -370,16 +483,20 @@ class Exchange:
         if self.over:
             return
         if error is None and not begun and upstream is not None and upstream.uses > 1:
-            if self._repeatable and self._whole_body_kept:
+            if self.repeatable and self.body_kept:
                 # A kept connection turned out closed: nothing can have come of the call, so a new one takes its place.
                 self._attempt(fresh=True)
                 return
-        self.fail(error or self._unanswered(begun))
+        lost = error or self._unanswered(begun)
+        if error is None and not begun:
+            again_or_fail(self, lost, "unanswered")
+        else:
+            self.fail(lost)
 
     def _unanswered(self, begun: bool) -> GatewayError:
         if self.first_byte_at:
             return GatewayError("upstream_protocol", "The provider's answer was cut short.")
-        if self._repeatable:
+        if self.repeatable:
             return GatewayError("upstream_protocol", "The provider closed the connection without an answer.")
         return GatewayError(
             "outcome_unknown", "The provider closed the connection after the request was sent, without an answer."
@@ -407,7 +524,7 @@ class Exchange:
             cap=cap,
             idle=way.timeouts.idle if way else Timeouts().idle,
         )
-        self._means.relays.add(self._relay)
+        self.means.relays.add(self._relay)
 
     def end_tunnel(self, error: GatewayError) -> None:
         """The tunnel was opened, but what came through it is not accepted."""
@@ -416,7 +533,7 @@ class Exchange:
 
     def _relayed(self, bytes_in: int, bytes_out: int, reason: str) -> None:
         if self._relay is not None:
-            self._means.relays.discard(self._relay)
+            self.means.relays.discard(self._relay)
         self.connection.service.closed(self.connection)
         self.bytes_in += bytes_in
         self.reply_to.bytes_out += bytes_out
@@ -441,4 +558,4 @@ class Exchange:
             return
         self.outcome = outcome
         self._deadline = 0.0
-        self._means.finished(self)
+        self.means.finished(self)

@@ -69,6 +69,10 @@ class ClientConnection(asyncio.Protocol):
         self._begun = False
         self._interims = 0
 
+    def report_to(self, taker: ReplyTaker) -> None:
+        """What comes of the reply under way goes to another taker."""
+        self._taker = taker
+
     def write(self, data: bytes) -> None:
         if self.transport is not None:
             self.transport.write(data)
@@ -188,7 +192,7 @@ class ClientConnection(asyncio.Protocol):
         taker = self._taker
         assert taker is not None
         taker.reply(head, bodiless, bool(rest))
-        if self._taker is not taker:
+        if self._taker is None:
             return
         if self._left == 0 and self._chunks is None:
             self._finish([], reusable=not rest)

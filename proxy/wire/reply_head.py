@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final, NamedTuple
 
 from proxy.model import Headers
@@ -57,6 +58,12 @@ class ReplySection:
             raise broken_reply(f"The provider's {fault} is repeated or has a value that is not accepted.") from None
         if self.chunked and self.length is not None:
             raise broken_reply("The provider sent both Content-Length and Transfer-Encoding.")
+
+    def with_lines(self, kept: Headers) -> ReplySection:
+        """The same section with other end-to-end lines."""
+        other = copy(self)
+        other.kept, other.memo = kept, None
+        return other
 
 
 class ReplyHead(NamedTuple):
