@@ -10,24 +10,23 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_identity import Identities
-from proxy.audit.exposition import Exposition
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.control import Controls, ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
 from proxy.errors import ConfigurationError, StoreError
-from proxy.explanation import explain, question
 from proxy.listeners.base_url import BaseUrlListener
 from proxy.listeners.certificate_authority import CertificateAuthority
 from proxy.listeners.connect import Connect
 from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
+from proxy.memory import settle, tune_heap
 from proxy.model import Caller, Destination
 from proxy.opening import open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
@@ -51,6 +50,9 @@ from proxy.wire.pool import Pool, PoolKey, PoolSizes
 from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+
+if TYPE_CHECKING:
+    from proxy.audit.exposition import Exposition
 
 log = logging.getLogger("sluicegate")
 
@@ -138,6 +140,7 @@ class Instance:
         self._servers: list[asyncio.AbstractServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
+        self._exposition: Exposition | None = None
         self._control: ControlServer | None = None
         self.stopping = asyncio.Event()
 
@@ -181,7 +184,7 @@ class Instance:
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
         if self.settings.ops is not None:
-            self._ops = await serve_ops(self.settings.ops, self.readiness, Exposition(self.metrics).render)
+            self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
         if self.settings.control is not None:
             self._control = await serve_control(self.settings.control, self._controls())
@@ -192,6 +195,7 @@ class Instance:
         self.sweep.follow(self.connections.open)
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
+        settle()
         self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
         for name in ("state", "ledger"):
             if getattr(self.settings, name) is not None:
@@ -281,7 +285,16 @@ class Instance:
             "authority_expires": self.authority.expires,
         }
 
+    def _scrape(self, accept: str) -> tuple[bytes, str]:
+        from proxy.audit.exposition import Exposition  # its library is loaded when somebody scrapes
+
+        if self._exposition is None:
+            self._exposition = Exposition(self.metrics)
+        return self._exposition.render(accept)
+
     def _explain(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        from proxy.explanation import explain, question
+
         return explain(self.rules, question(asked))
 
     def _drain_on_request(self) -> dict[str, Any]:
@@ -366,6 +379,7 @@ async def serve(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. A second signal stops at once."""
     loop = asyncio.get_running_loop()
     logs.watch(loop)
+    tune_heap()
     instance = Instance(settings)
     at_once = asyncio.Event()
 

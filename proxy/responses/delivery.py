@@ -8,7 +8,7 @@ from proxy.responses.classify import Finding
 from proxy.responses.judging import Judging
 from proxy.responses.kinds import kind_of
 from proxy.responses.links import pointing_back
-from proxy.responses.masking import CompressedGuard, Masks, PlainMasker, Reflected, masker
+from proxy.responses.masking import SHORTEST, CompressedGuard, Masks, PlainMasker, Reflected, masker
 from proxy.responses.problem import render
 from proxy.responses.rewriting import annotated, reason, rewritten, verdict_lines
 from proxy.wire.chunks import frame, frame_end
@@ -34,7 +34,7 @@ class Delivery:
     """
 
     __slots__ = (
-        "_call", "_chunked", "_connection", "_left", "_masker", "_masks", "_pending",
+        "_call", "_chunked", "_coding", "_connection", "_left", "_masker", "_masks", "_pending",
         "bytes_out", "hits", "keep", "mode", "started", "status",
     )  # fmt: skip
 
@@ -44,6 +44,7 @@ class Delivery:
         self._masks: Masks | None = None
         self._masker: PlainMasker | CompressedGuard | None = None
         self._pending = b""
+        self._coding = b""
         self._chunked = False
         self._left: int | None = None
         self.keep = False
@@ -62,7 +63,7 @@ class Delivery:
         if self._call.minor == 0 or self.started:
             return
         lines = [line for line in head.section.kept if line[0].lower() not in (_LENGTH, _CODING)]
-        self._connection.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (head.status, head.reason, self._masked(_block(lines))))
+        self._connection.write(b"%b%b\r\n" % (self._status_line(head), self._masked(_block(lines))))
 
     def head(
         self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"", finding: Finding | None = None
@@ -76,7 +77,7 @@ class Delivery:
         self._left = 0 if bodiless else section.length
         self._chunked = not bodiless and call.minor == 1 and (section.chunked or close_delimited)
         self.keep = connection.keeps and (bodiless or self._chunked or section.length is not None)
-        parts = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason), self._lines(section, bodiless)]
+        parts = [self._status_line(head), self._lines(section, bodiless)]
         if close_delimited and self._chunked:
             parts.append(b"Transfer-Encoding: chunked\r\n")
         parts.append(b"Sluicegate-Call-Id: %b\r\n" % call.call_id.encode("ascii"))
@@ -89,16 +90,21 @@ class Delivery:
         elif call.minor == 0:
             parts.append(b"Connection: keep-alive\r\n")
         parts.append(b"\r\n")
-        if self._masks is not None and not bodiless:
-            self._masker = masker(self._masks, section.coding)
+        self._coding = section.coding
         self._pending = b"".join(parts)
         if not more:
             self._send(b"")
 
+    def _status_line(self, head: ReplyHead) -> bytes:
+        reason = self._masked(head.reason) if len(head.reason) >= SHORTEST else head.reason
+        return b"HTTP/1.1 %d %b\r\n" % (head.status, reason)
+
     def _lines(self, section: ReplySection, bodiless: bool) -> bytes:
         """The header block, remembered with the section while nothing that it depends on changes."""
         call = self._call
-        plain = not (section.pointing and call.segment) and call.minor == 1 and not (bodiless and self.status < 300)
+        plain = (
+            not (section.pointing and call.place.segment) and call.minor == 1 and not (bodiless and self.status < 300)
+        )
         key = (self._masks, plain)
         if plain and section.memo is not None and section.memo[0] == key:
             return section.memo[1]
@@ -112,7 +118,7 @@ class Delivery:
 
     def _adapted(self, lines: Headers, section: ReplySection) -> Headers:
         call = self._call
-        if section.pointing and call.segment:
+        if section.pointing and call.place.segment:
             lines = pointing_back(lines, call)
         if call.minor == 0:
             lines = [line for line in lines if line[0].lower() != _CODING]
@@ -131,15 +137,22 @@ class Delivery:
         """Body bytes, unframed. Raises `upstream_protocol` when a compressed body gives the credential away."""
         if self._left is not None:
             self._left -= len(payload)
-        if self._masker is not None:
-            try:
-                payload = self._masker.feed(payload, self._left == 0)
-            except Reflected:
-                self.hits += 1
-                raise GatewayError(
-                    "upstream_protocol", "The provider's compressed answer holds the credential that was sent."
-                ) from None
+        if self._masks is not None:
+            payload = self._searched(self._masks, payload)
         self._send(payload)
+
+    def _searched(self, masks: Masks, payload: bytes) -> bytes:
+        if self._masker is None:
+            if self._left == 0 and not self._coding:
+                return self._masked(payload)  # the whole body in one piece: nothing to hold back
+            self._masker = masker(masks, self._coding)
+        try:
+            return self._masker.feed(payload, self._left == 0)
+        except Reflected:
+            self.hits += 1
+            raise GatewayError(
+                "upstream_protocol", "The provider's compressed answer holds the credential that was sent."
+            ) from None
 
     def _send(self, payload: bytes) -> None:
         self.bytes_out += len(payload)
@@ -177,23 +190,17 @@ class Delivery:
         lines = self._adapted(head.section.kept, head.section)
         reply = rewritten(finding, judging.dialect, lines, call.call_id, self.mode, judging.safe)
         self.status = reply.status
-        connected = b"Connection: close\r\n" if not self.keep else b"Connection: keep-alive\r\n"
-        block = self._masked(_block(reply.kept))
+        block = self._masked(_block(reply.kept)) + self._masked(reply.ours) + extra
+        if not self.keep:
+            block += b"Connection: close\r\n"
+        elif call.minor == 0:
+            block += b"Connection: keep-alive\r\n"
         body = b"" if call.method == "HEAD" else self._masked(reply.body)
         self.started = True
         self.bytes_out = len(body)
         connection.write(
-            b"HTTP/1.1 %d %b\r\n%bSluicegate-Call-Id: %b\r\n%b%b%b\r\n%b"
-            % (
-                reply.status,
-                reason(reply.status),
-                block,
-                call.call_id.encode("ascii"),
-                reply.ours,
-                extra,
-                connected if call.minor == 0 or not self.keep else b"",
-                body,
-            )  # fmt: skip
+            b"HTTP/1.1 %d %b\r\nSluicegate-Call-Id: %b\r\n%b\r\n%b"
+            % (reply.status, reason(reply.status), call.call_id.encode("ascii"), block, body)
         )
         connection.end_reply(self.keep)
 
@@ -205,7 +212,7 @@ class Delivery:
         """What was held, as it came. `more`: write it only with what follows."""
         head = judging.head
         if finding is not None:
-            head = head._replace(section=head.section.with_lines(annotated(head.section.kept)))
+            head = head.with_lines(annotated(head.section.kept))
             extra += verdict_lines(finding, judging.safe) + b"Sluicegate-Untrusted: body\r\n"
         body = judging.body
         self.head(head, judging.bodiless, more or bool(body), extra, finding)

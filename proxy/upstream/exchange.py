@@ -10,7 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Destination, Headers
@@ -25,6 +25,11 @@ from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import EARLY_LIMIT, ServerConnection
 from proxy.wire.tls import Transport
 from proxy.wire.tunnel import OpaqueRelay
+
+_ADDRESSES_FRESH: Final = 1.0
+
+
+DEFAULT_RETRIES: Final = RetryPolicy()
 
 
 class Timeouts(NamedTuple):
@@ -61,11 +66,22 @@ class Reply(Protocol):
 class Way:
     """How calls to one destination go out; made once and shared by them.
 
-    `addresses()` gives checked addresses, at once or later. `pins` are header lines added when the caller sent none.
+    `addresses` looks checked addresses up, at once or later. `pins` are header lines added when the caller sent none.
     `watched`: some successes have to be looked at too.
     """
 
-    __slots__ = ("addresses", "key", "pins", "provider", "retries", "timeouts", "watched")
+    __slots__ = (
+        "_fresh_until",
+        "_known",
+        "_look_up",
+        "authority",
+        "key",
+        "pins",
+        "provider",
+        "retries",
+        "timeouts",
+        "watched",
+    )
 
     def __init__(
         self,
@@ -74,16 +90,28 @@ class Way:
         timeouts: Timeouts,
         provider: str = "",
         pins: Pins = (),
-        retries: RetryPolicy = RetryPolicy(),
+        retries: RetryPolicy = DEFAULT_RETRIES,
         watched: bool = False,
     ) -> None:
         self.key = key
-        self.addresses = addresses
+        self.authority = key.destination.authority.encode("ascii")
         self.timeouts = timeouts
         self.provider = provider
         self.pins = pins
         self.retries = retries
         self.watched = watched
+        self._look_up = addresses
+        self._known: Addresses = ()
+        self._fresh_until = 0.0
+
+    def addresses(self, now: float) -> Addresses | Awaitable[Addresses]:
+        """Checked addresses; those of the last second are not looked at again. `now` is the monotonic clock."""
+        if now < self._fresh_until:
+            return self._known
+        found = self._look_up()
+        if isinstance(found, tuple):
+            self._known, self._fresh_until = found, now + _ADDRESSES_FRESH
+        return found
 
 
 Renew = Callable[["Exchange"], Awaitable[bytes | None]]
@@ -99,10 +127,13 @@ class Sending(Protocol):
 
 
 class Means(NamedTuple):
-    """What all exchanges share. `finished(exchange)` is called exactly once for each, with its `outcome` ("ok", "error",
-    "denied", "canceled") set and, where we failed or refused the call, its `error`; `broken` takes what should not
-    have happened; `relays` are the opaque relays in progress, for the sweep and for shutdown. `judge` gives what judges a
-    reply that has to be held, None for one that passes at once; `resign` the head of a repeated call, signed anew."""
+    """What all exchanges share.
+
+    `finished(exchange)` is called exactly once for each, with its `outcome` ("ok", "error", "denied", "canceled") set
+    and, where we failed or refused the call, its `error`; `broken` takes what should not have happened; `relays` are
+    the opaque relays in progress, for the sweep and for shutdown. `judge` gives what judges a reply that has to be
+    held, None for one that passes at once; `resign` the head of a repeated call, signed anew.
+    """
 
     pool: Sending
     relays: set[OpaqueRelay]
@@ -223,7 +254,7 @@ class Exchange:
         self.stage = "exchange"
         if self.means.trouble.known:
             self._refuse_while_open()
-        addresses = way.addresses()
+        addresses = way.addresses(time.monotonic())
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return
@@ -409,7 +440,7 @@ class Exchange:
 
     @property
     def retries(self) -> RetryPolicy:
-        return self._way.retries if self._way is not None else RetryPolicy()
+        return self._way.retries if self._way is not None else DEFAULT_RETRIES
 
     def _hold(self, head: ReplyHead, bodiless: bool, way: Way) -> bool:
         judging = self.means.judge(self, head, bodiless)

@@ -38,7 +38,7 @@ class Trouble:
         self.known: dict[Destination, _State] = {}
 
     def refused_for(self, destination: Destination, now: float) -> float | None:
-        """Seconds for which calls there are refused; None when this one may go. The first after the time is the probe."""
+        """Seconds for which calls there are refused; None when this one may go: the first one after them is a probe."""
         state = self.known.get(destination)
         if state is None or not state.seconds:
             return None
