@@ -135,7 +135,7 @@ def partial_kinds(answer: Answer, dialect: Dialect, operation: str | None) -> tu
     kinds: dict[Kind, None] = {}
     for one in dialect.partial_at(operation):
         for value in one.place.values(answer):
-            if value in ("", [], {}, 0, False):
+            if value in ("", [], {}, 0, False) or (one.codes and isinstance(value, int) and value < 400):
                 continue
             kinds[_kind_of_item(value, dialect, answer) or one.kind if one.codes else one.kind] = None
     return tuple(kinds)

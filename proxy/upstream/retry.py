@@ -16,7 +16,7 @@ from proxy.errors import Kind
 
 Phase = Literal["unsent", "unanswered", "answered", "slow", "relayed"]
 FIRST: Final = 0.25
-"""Upper bound of the first wait in seconds, doubled each time up to LONGEST. Full jitter: anything from 0 to the bound."""
+"""Bound of the first wait in seconds, doubled each time up to LONGEST. Full jitter: anything from 0 to the bound."""
 LONGEST: Final = 5.0
 
 
