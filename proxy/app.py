@@ -41,13 +41,13 @@ from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.upstream.addresses import Endpoint
 from proxy.upstream.dial import Dialler, Parent, client_context
-from proxy.upstream.exchange import Timeouts
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
+from proxy.upstream.way import Timeouts
 from proxy.wire.framing import Limits
+from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool, PoolKey, PoolSizes
-from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
 

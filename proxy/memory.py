@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
+from pathlib import Path
 from typing import Final
 
 _M_TRIM_THRESHOLD: Final = -1  # mallopt(3)
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
+_MADV_DONTNEED: Final = 4  # madvise(2)
+_MAPS: Final = Path("/proc/self/maps")
+_IDLE_LIBRARIES: Final = ("/_rust.abi3.so", "-linux-gnu.so", "-linux-musl.so")
+"""Endings of extension modules' files; what the hot path uses of them comes back with the first call."""
 _FOUR_MIB: Final = 4 * 1024 * 1024
 
 
@@ -35,3 +40,23 @@ def settle() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+    _unmap_idle_code()
+
+
+def _unmap_idle_code() -> None:
+    """Lets go of the code pages of libraries that start-up used: 8 MB that would count against the pod's limit.
+
+    The mappings stay, and a page that is needed after all is mapped again from the page cache. Only executable pages
+    are touched: read-only data may have been relocated when it was loaded, and would be lost.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    try:
+        mappings = _MAPS.read_text().splitlines()
+    except OSError:  # not Linux, or no /proc: the pages stay
+        return
+    for mapping in mappings:
+        span, access, *_, name = mapping.split(maxsplit=5)
+        if "x" in access and "w" not in access and name.endswith(_IDLE_LIBRARIES):
+            start, end = (int(address, 16) for address in span.split("-"))
+            madvise(start, end - start, _MADV_DONTNEED)

@@ -30,11 +30,13 @@ from proxy.responses.judging import Judging, to_be_held
 from proxy.responses.kinds import blame_of, kind_of
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
-from proxy.upstream.exchange import Exchange, Means, Timeouts, Way
+from proxy.upstream.exchange import Exchange
+from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.trouble import Trouble
+from proxy.upstream.way import Timeouts, Way
 from proxy.wire.pool import Pool, PoolKey
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
@@ -190,6 +192,10 @@ class Pipeline:
             material.injection.clears if material is not None else frozenset(),
         )
 
+    def count_denied(self) -> None:
+        """A tunnel was refused by policy."""
+        self._metrics.denied += 1
+
     # What the stages need.
 
     def _run(self, exchange: Served, stage: Callable[[Served, T], None], value: T) -> None:
@@ -197,7 +203,7 @@ class Pipeline:
         try:
             stage(exchange, value)
         except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            exchange.fail(error)
         except Exception as error:
             self._broken(exchange, error)
             exchange.fail(GatewayError("internal", "The proxy met an error of its own."))
@@ -206,7 +212,7 @@ class Pipeline:
         try:
             found = await value
         except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            exchange.fail(error)
             return
         self._run(exchange, stage, found)
 
@@ -330,12 +336,22 @@ class Pipeline:
         return exchange.record
 
     def reject(
-        self, error: GatewayError, connection: ServerConnection, listener: ListenerKind, destination: Destination | None
+        self,
+        error: GatewayError,
+        connection: ServerConnection,
+        listener: ListenerKind,
+        destination: Destination | None,
+        method: str = "",
+        caller: Caller | None = None,
     ) -> None:
-        """Answers what no call could be made of, and accounts for it. The connection stays if it can."""
-        call_id, keep = self.call_ids.next(), connection.keeps
-        reply = render(error, call_id, "", keep)
-        self.account(error, call_id, listener, destination, len(reply))
+        """Answers what no call could be made of, and accounts for it.
+
+        The connection stays if it can, but not behind a request that two readers might take for different ones.
+        """
+        call_id = self.call_ids.next()
+        keep = connection.keeps and error.code.name != "malformed_request"
+        reply = render(error, call_id, method, keep)
+        self.account(error, call_id, listener, destination, len(reply), method, caller)
         connection.write(reply)
         connection.end_reply(keep)
 
@@ -346,6 +362,7 @@ class Pipeline:
         listener: ListenerKind,
         destination: Destination | None,
         bytes_out: int = 0,
+        method: str = "",
         caller: Caller | None = None,
     ) -> None:
         """Leaves the record of something that was refused before it was a call."""
@@ -357,6 +374,7 @@ class Pipeline:
             actor=caller.actor if caller else "",
             agent=caller.agent if caller else "",
             provider="other",
+            method=method,
             host=destination.host if destination else "",
             status=error.status,
             outcome="denied" if error.code.kind == "permission" else "error",

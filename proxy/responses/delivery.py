@@ -26,7 +26,7 @@ def _block(lines: Headers) -> bytes:
 
 
 class Delivery:
-    """Writes one call's reply to the client's connection. Nothing here waits.
+    """Writes one call's reply to the client's connection; when that goes on is the exchange's to say. Nothing waits.
 
     `started` says whether the reply's head has left (after that only `cut` can tell the client of a failure);
     `status` and `bytes_out` are for the audit record; `hits` counts maskings; `mode` is the rule's choice of how a
@@ -122,7 +122,7 @@ class Delivery:
             lines = pointing_back(lines, call)
         if call.minor == 0:
             lines = [line for line in lines if line[0].lower() != _CODING]
-        if self.status == 204:
+        if self.status in (101, 204):
             lines = [line for line in lines if line[0].lower() not in (_LENGTH, _CODING)]  # RFC 9110 section 8.6
         return lines
 
@@ -174,7 +174,6 @@ class Delivery:
             self._send(b"")
         if self._chunked:
             self._connection.write(self._masked(frame_end(trailers)))
-        self._connection.end_reply(self.keep)
 
     def cut(self) -> None:
         """The reply cannot be ended truthfully: the client must see that."""
@@ -202,10 +201,9 @@ class Delivery:
             b"HTTP/1.1 %d %b\r\nSluicegate-Call-Id: %b\r\n%b\r\n%b"
             % (reply.status, reason(reply.status), call.call_id.encode("ascii"), block, body)
         )
-        connection.end_reply(self.keep)
 
     def _annotated(self, judging: Judging, finding: Finding, extra: bytes) -> None:
-        self.untouched(judging, True, extra, finding)
+        self.untouched(judging, False, extra, finding)
         self.end([])
 
     def untouched(self, judging: Judging, more: bool, extra: bytes, finding: Finding | None = None) -> None:
@@ -230,4 +228,3 @@ class Delivery:
         )
         self.bytes_out = len(reply)
         self._connection.write(reply)
-        self._connection.end_reply(self.keep)

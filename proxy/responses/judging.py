@@ -20,10 +20,10 @@ SUCCESS_BYTES: Final = 1_048_576
 class Judging:
     """A reply whose body is being collected.
 
-    `failing`: its status already says that it is an error. `unjudged`: it outgrew the bound.
+    `failing`: its status already says that it is an error. `safe`: repeating the call cannot do it twice.
     """
 
-    __slots__ = ("_body", "_dialect", "_limit", "_now", "_operation", "bodiless", "failing", "head", "safe", "unjudged")
+    __slots__ = ("_body", "_dialect", "_limit", "_now", "_operation", "bodiless", "failing", "head", "safe")
 
     def __init__(
         self,
@@ -38,7 +38,6 @@ class Judging:
         self.bodiless = bodiless
         self.failing = head.status >= 400
         self.safe = safe
-        self.unjudged = False
         self._dialect = dialect
         self._operation = operation
         self._now = now

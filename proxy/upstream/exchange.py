@@ -9,145 +9,27 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Awaitable
 
 from proxy.errors import SAFE_METHODS, GatewayError
-from proxy.model import Call, Destination, Headers
-from proxy.upstream.holding import Finding, Holding, Judging, again_or_fail
-from proxy.upstream.rendering import Pins
-from proxy.upstream.retry import RetryPolicy
-from proxy.upstream.trouble import Trouble
+from proxy.model import Call, Headers
+from proxy.upstream.holding import Finding, Holding, again_or_fail
+from proxy.upstream.means import Means, Renew, Reply
+from proxy.upstream.way import Timeouts, Way
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
-from proxy.wire.pool import Addresses, PoolKey
+from proxy.wire.pool import Addresses
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import EARLY_LIMIT, ServerConnection
 from proxy.wire.tls import Transport
 from proxy.wire.tunnel import OpaqueRelay
-
-_ADDRESSES_FRESH: Final = 1.0
-
-
-DEFAULT_RETRIES: Final = RetryPolicy()
-
-
-class Timeouts(NamedTuple):
-    """Seconds for each phase; the defaults fit model APIs, which may think for minutes before the first byte."""
-
-    connect: float = 10.0
-    head: float = 300.0
-    read: float = 300.0
-    """Between two reads of a reply's body; also how long a client may leave it unread."""
-    idle: float = 3_600.0
-    """Without a byte in either direction, for upgraded connections and tunnels."""
-
-
-class Reply(Protocol):
-    """Where the reply goes: proxy/responses/delivery.py."""
-
-    started: bool
-    status: int
-    bytes_out: int
-    keep: bool
-    mode: str
-
-    def mask(self, masks: Any) -> None: ...
-    def interim(self, head: ReplyHead) -> None: ...
-    def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None: ...
-    def judged(self, judging: Any, finding: Any, extra: bytes) -> None: ...
-    def untouched(self, judging: Any, more: bool, extra: bytes, finding: Any = None) -> None: ...
-    def body(self, payload: bytes) -> None: ...
-    def end(self, trailers: Headers) -> None: ...
-    def cut(self) -> None: ...
-    def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None: ...
-
-
-class Way:
-    """How calls to one destination go out; made once and shared by them.
-
-    `addresses` looks checked addresses up, at once or later. `pins` are header lines added when the caller sent none.
-    `watched`: some successes have to be looked at too.
-    """
-
-    __slots__ = (
-        "_fresh_until",
-        "_known",
-        "_look_up",
-        "authority",
-        "key",
-        "pins",
-        "provider",
-        "retries",
-        "timeouts",
-        "watched",
-    )
-
-    def __init__(
-        self,
-        key: PoolKey,
-        addresses: Callable[[], Addresses | Awaitable[Addresses]],
-        timeouts: Timeouts,
-        provider: str = "",
-        pins: Pins = (),
-        retries: RetryPolicy = DEFAULT_RETRIES,
-        watched: bool = False,
-    ) -> None:
-        self.key = key
-        self.authority = key.destination.authority.encode("ascii")
-        self.timeouts = timeouts
-        self.provider = provider
-        self.pins = pins
-        self.retries = retries
-        self.watched = watched
-        self._look_up = addresses
-        self._known: Addresses = ()
-        self._fresh_until = 0.0
-
-    def addresses(self, now: float) -> Addresses | Awaitable[Addresses]:
-        """Checked addresses; those of the last second are not looked at again. `now` is the monotonic clock."""
-        if now < self._fresh_until:
-            return self._known
-        found = self._look_up()
-        if isinstance(found, tuple):
-            self._known, self._fresh_until = found, now + _ADDRESSES_FRESH
-        return found
-
-
-Renew = Callable[["Exchange"], Awaitable[bytes | None]]
-"""Called once on a provider's 401: the request's head with a newer credential, or None when there is none."""
-
-
-class Sending(Protocol):
-    """The pool, as the exchange sees it."""
-
-    def take(
-        self, key: PoolKey, addresses: Addresses, *, once: bool, fresh: bool = False
-    ) -> ClientConnection | Awaitable[ClientConnection]: ...
-
-
-class Means(NamedTuple):
-    """What all exchanges share.
-
-    `finished(exchange)` is called exactly once for each, with its `outcome` ("ok", "error", "denied", "canceled") set
-    and, where we failed or refused the call, its `error`; `broken` takes what should not have happened; `relays` are
-    the opaque relays in progress, for the sweep and for shutdown. `judge` gives what judges a reply that has to be
-    held, None for one that passes at once; `resign` the head of a repeated call, signed anew.
-    """
-
-    pool: Sending
-    relays: set[OpaqueRelay]
-    finished: Callable[[Exchange], None]
-    broken: Callable[[Exchange, Exception], None]
-    judge: Callable[[Exchange, ReplyHead, bool], Judging | None]
-    resign: Callable[[Exchange], Awaitable[bytes]]
-    trouble: Trouble
 
 
 class Exchange:
     """Both ends of a call: `Hop` for the client's connection, `ReplyTaker` for the provider's."""
 
     holding: Holding | None = None
+    """The reply under way is held until it is known what it means."""
     finding: Finding | None = None
     """What the provider's failure is, for the audit record."""
     unjudged = False
@@ -156,8 +38,6 @@ class Exchange:
     """Attempts that reached no provider."""
     waited = 0.0
     """Seconds between attempts."""
-    expires = 0.0
-    """The caller's own deadline, monotonic; 0 without one."""
     keyed = False
     """The provider gets an idempotency key with the call."""
 
@@ -182,8 +62,7 @@ class Exchange:
         self._trailers_dropped: frozenset[bytes] = frozenset()
         self._upstream: ClientConnection | None = None
         self._relay: OpaqueRelay | None = None
-        self._held: list[bytes] | None = None
-        self._replayable: bytes | None = None
+        self._held: list[bytes] | None = None  # a small body, waited for and kept whole
         self._deadline = 0.0
         connection.hop = self
 
@@ -206,19 +85,21 @@ class Exchange:
             self.means.broken(self, error)
             self.fail(GatewayError("internal", "The proxy met an error of its own."))
 
-    def fail(self, error: GatewayError, outcome: str = "error") -> None:
+    def fail(self, error: GatewayError) -> None:
         """Refuses the call, or cuts its reply where it has begun."""
         if self.over:
             return
         self.error = error
+        outcome = "denied" if error.code.kind == "permission" else "error"
         self._abandon_upstream()
         if self.reply_to.started:
             self.reply_to.cut()
-        else:
-            self.reply_to.problem(
-                error, provider=self._way.provider if self._way else None, idempotent=self._idempotent
-            )
+            self._end(outcome)
+            return
+        provider = self._way.provider if self._way else None
+        self.reply_to.problem(error, provider=provider, idempotent=self._idempotent)
         self._end(outcome)
+        self.connection.end_reply(self.reply_to.keep)
 
     def _unable(self, error: GatewayError) -> None:
         """A stage failed. Where no connection came about, nothing was sent: that may be tried again."""
@@ -258,7 +139,7 @@ class Exchange:
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return
-        found = self.means.pool.take(way.key, addresses, once=not self.repeatable, fresh=fresh)
+        found = self.means.pool.take(way.key, addresses, once=not self._replaceable, fresh=fresh)
         if isinstance(found, ClientConnection):
             self._write(found)
         else:
@@ -274,7 +155,7 @@ class Exchange:
     async def _resolve(self, addresses: Awaitable[Addresses], fresh: bool) -> None:
         way = self._way
         assert way is not None
-        found = self.means.pool.take(way.key, await addresses, once=not self.repeatable, fresh=fresh)
+        found = self.means.pool.take(way.key, await addresses, once=not self._replaceable, fresh=fresh)
         self._write(found if isinstance(found, ClientConnection) else await found)
 
     async def _dialled(self, found: Awaitable[ClientConnection]) -> None:
@@ -285,6 +166,7 @@ class Exchange:
         assert way is not None
         self._upstream = upstream
         self.attempts += 1
+        self.first_byte_at = 0.0
         now = time.monotonic()
         self.sent_at = self.sent_at or now
         self._deadline = now + way.timeouts.head
@@ -296,12 +178,7 @@ class Exchange:
         self._write_with_body(upstream, self._head)
 
     def _write_with_body(self, upstream: ClientConnection, head: bytes) -> None:
-        if self._replayable is not None:
-            body = self._replayable
-        elif self._held is not None:
-            body = self._replayable = b"".join(self._held)
-        else:
-            body = self.connection.take_body()
+        body = b"".join(self._held) if self._held is not None else self.connection.take_body()
         self.bytes_in = len(body)
         if self.call.section.chunked and body:
             body = frame(body)
@@ -323,7 +200,12 @@ class Exchange:
     @property
     def body_kept(self) -> bool:
         section = self.call.section
-        return self._replayable is not None or (not section.chunked and not section.length)
+        return self._held is not None or (not section.chunked and not section.length)
+
+    @property
+    def _replaceable(self) -> bool:
+        """Whether the call can be sent again, when the kept connection that it went out on turns out closed."""
+        return self.repeatable and self.body_kept
 
     # The client's connection (Hop).
 
@@ -385,11 +267,12 @@ class Exchange:
             upstream.pause_reading()
 
     def tick(self, now: float) -> None:
-        if self.expires and now > self.expires and not self.over and not self.reply_to.started:
-            self.fail(GatewayError("upstream_timeout", "The time that the call was given has passed."))
+        limit = self.call.section.timeout
+        if limit and now > self.call.started + limit and not self.over and self._relay is None:
+            self.fail(GatewayError("upstream_timeout", "The time that Sluicegate-Timeout gave the call has passed."))
             return
-        if self.holding is not None and now > self.holding.deadline and not self.over:
-            self.holding.late()
+        if self.holding is not None:
+            self.holding.tick(now)
             return
         if self._deadline and now > self._deadline and self._upstream is not None and not self.over:
             what = (
@@ -411,15 +294,60 @@ class Exchange:
         self.first_byte_at = time.monotonic()
         if self.means.trouble.known and head.status < 500:
             self.means.trouble.answered(self.call.destination)
-        if (head.status >= 400 or way.watched) and self._hold(head, bodiless, way):
+        if (head.status >= 400 or way.watched) and self._held_back(head, bodiless, way):
             return
         self._deadline = self.first_byte_at + way.timeouts.read
-        self.reply_to.head(head, bodiless, more, self._attempts_line())
+        self.reply_to.head(head, bodiless, more, self.attempts_line if self.attempts > 1 else b"")
         if not self.connection.writable and self._upstream is not None:
             self._upstream.pause_reading()
 
-    def _attempts_line(self) -> bytes:
+    # Held replies (proxy/upstream/holding.py).
+
+    @property
+    def way(self) -> Way:
+        """How the call goes out; known once it is sent."""
+        assert self._way is not None
+        return self._way
+
+    @property
+    def attempts_line(self) -> bytes:
         return b"Sluicegate-Attempts: %d\r\n" % self.attempts if self.attempts > 1 else b""
+
+    def _held_back(self, head: ReplyHead, bodiless: bool, way: Way) -> bool:
+        judging = self.means.judge(self, head, bodiless)
+        if judging is None or self._upstream is None:
+            return False
+        self._deadline = 0.0
+        self.holding = Holding(self, judging, way.timeouts.read)
+        self._upstream.report_to(self.holding)
+        return True
+
+    def released(self) -> None:
+        """The provider's connection has ended its part of a held reply."""
+        self._upstream = self.holding = None
+
+    def abandon(self) -> None:
+        """No more of a held reply is wanted."""
+        self.holding = None
+        self._abandon_upstream()
+
+    def take_back(self) -> None:
+        """What follows of a held reply goes to the client at once."""
+        assert self._upstream is not None
+        self.holding = None
+        self._upstream.report_to(self)
+        self._deadline = time.monotonic() + self.way.timeouts.read
+
+    def send_again(self, head: bytes) -> None:
+        """The same call once more. Raises GatewayError."""
+        self._head = head
+        self.first_byte_at = 0.0
+        self._dispatch(fresh=False)
+
+    def conclude(self) -> None:
+        """The answer has been written whole."""
+        self._end("ok")
+        self.connection.end_reply(self.reply_to.keep)
 
     def reply_body(self, payload: bytes) -> None:
         try:
@@ -432,71 +360,6 @@ class Exchange:
         if not self.connection.writable and self._upstream is not None:
             self._upstream.pause_reading()
 
-    # Held replies (proxy/upstream/holding.py).
-
-    @property
-    def destination(self) -> Destination:
-        return self.call.destination
-
-    @property
-    def retries(self) -> RetryPolicy:
-        return self._way.retries if self._way is not None else DEFAULT_RETRIES
-
-    def _hold(self, head: ReplyHead, bodiless: bool, way: Way) -> bool:
-        judging = self.means.judge(self, head, bodiless)
-        if judging is None or self._upstream is None:
-            return False
-        self._deadline = 0.0
-        self.holding = Holding(self, judging, way.timeouts.read)
-        self._upstream.report_to(self.holding)
-        return True
-
-    def released(self) -> None:
-        """The provider's connection has ended its part."""
-        self._upstream = None
-        self.holding = None
-
-    def abandon(self) -> None:
-        """No more of the reply is wanted."""
-        self.holding = None
-        self._abandon_upstream()
-
-    def take_back(self, judging: Judging, finding: Finding | None) -> None:
-        """The held part goes to the client, and what follows after it."""
-        upstream, way = self._upstream, self._way
-        assert upstream is not None
-        assert way is not None
-        self.holding = None
-        self.finding, self.unjudged = finding, judging.unjudged
-        upstream.report_to(self)
-        self._deadline = time.monotonic() + way.timeouts.read
-        try:
-            self.reply_to.untouched(judging, True, self._attempts_line(), finding)
-        except GatewayError as error:
-            self.fail(error)
-
-    def pass_on(self, judging: Judging, trailers: Headers) -> None:
-        """A success, looked at and whole."""
-        try:
-            self.reply_to.untouched(judging, False, self._attempts_line() + judging.success_lines())
-        except GatewayError as error:
-            self.fail(error)
-            return
-        self._end("ok")
-        self.reply_to.end(trailers)
-
-    def deliver(self, judging: Judging, finding: Finding) -> None:
-        """A provider's failure is the answer."""
-        self.finding = finding
-        self.reply_to.judged(judging, finding, self._attempts_line())
-        self._end("ok")
-
-    def send_again(self, head: bytes) -> None:
-        """The same call once more. Raises GatewayError."""
-        self._head = head
-        self.first_byte_at = 0.0
-        self._dispatch(fresh=False)
-
     def upstream_writable(self, writable: bool) -> None:
         if writable:
             self.connection.resume_body()
@@ -506,25 +369,25 @@ class Exchange:
     def reply_end(self, trailers: Headers) -> None:
         self._upstream = None
         if not self.over:
-            self._end("ok")
             self.reply_to.end(trailers)
+            self._end("ok")
+            self.connection.end_reply(self.reply_to.keep)
 
     def reply_lost(self, error: GatewayError | None, begun: bool) -> None:
         upstream, self._upstream = self._upstream, None
         if self.over:
             return
-        if error is None and not begun and upstream is not None and upstream.uses > 1:
-            if self.repeatable and self.body_kept:
-                # A kept connection turned out closed: nothing can have come of the call, so a new one takes its place.
-                self._attempt(fresh=True)
-                return
-        lost = error or self._unanswered(begun)
+        stale = error is None and not begun and upstream is not None and upstream.uses > 1
+        if stale and self._replaceable:
+            # A kept connection turned out closed: nothing can have come of the call, so a new one takes its place.
+            self._attempt(fresh=True)
+            return
         if error is None and not begun:
-            again_or_fail(self, lost, "unanswered")
+            again_or_fail(self, self._unanswered(), "unanswered")
         else:
-            self.fail(lost)
+            self.fail(error or self._unanswered())
 
-    def _unanswered(self, begun: bool) -> GatewayError:
+    def _unanswered(self) -> GatewayError:
         if self.first_byte_at:
             return GatewayError("upstream_protocol", "The provider's answer was cut short.")
         if self.repeatable:
@@ -555,7 +418,8 @@ class Exchange:
             cap=cap,
             idle=way.timeouts.idle if way else Timeouts().idle,
         )
-        self.means.relays.add(self._relay)
+        if not self.over:  # the first bytes may have ended it
+            self.means.relays.add(self._relay)
 
     def end_tunnel(self, error: GatewayError) -> None:
         """The tunnel was opened, but what came through it is not accepted."""

@@ -46,7 +46,6 @@ class Judging(Protocol):
 
     head: ReplyHead
     failing: bool
-    unjudged: bool
 
     def add(self, payload: bytes) -> bool: ...
     def finding(self) -> Any: ...
@@ -56,12 +55,12 @@ class Judging(Protocol):
 class Holding:
     """Collects one reply (`ReplyTaker`) and settles what becomes of it."""
 
-    __slots__ = ("_exchange", "_judging", "deadline")
+    __slots__ = ("_deadline", "_exchange", "_judging")
 
     def __init__(self, exchange: Exchange, judging: Judging, read_timeout: float) -> None:
         self._exchange = exchange
         self._judging = judging
-        self.deadline = time.monotonic() + (min(HELD_SECONDS, read_timeout) if judging.failing else read_timeout)
+        self._deadline = time.monotonic() + (min(HELD_SECONDS, read_timeout) if judging.failing else read_timeout)
 
     # The provider's connection.
 
@@ -97,8 +96,10 @@ class Holding:
         lost = error or GatewayError("upstream_protocol", "The provider's answer was cut short.")
         again_or_fail(exchange, lost, "unanswered")
 
-    def late(self) -> None:
-        """The body did not end in time."""
+    def tick(self, now: float) -> None:
+        """Called now and then: the body may not have ended in time. `now` is the monotonic clock."""
+        if now <= self._deadline or self._exchange.over:
+            return
         if self._judging.failing:
             self._exchange.abandon()
             self._settle([])
@@ -114,16 +115,21 @@ class Holding:
             exchange.abandon()
             self._settle([])
             return
-        judging.unjudged = not judging.failing
-        exchange.take_back(judging, judging.finding() if judging.failing else None)
+        exchange.finding = judging.finding() if judging.failing else None
+        exchange.unjudged = not judging.failing
+        exchange.take_back()
+        try:
+            exchange.reply_to.untouched(judging, True, exchange.attempts_line, exchange.finding)
+        except GatewayError as error:
+            exchange.fail(error)
 
     def _settle(self, trailers: Headers) -> None:
         exchange, judging = self._exchange, self._judging
         finding = judging.finding()
         if judging.head.status in _DOWN:
-            exchange.means.trouble.failed(exchange.destination, time.monotonic())
+            exchange.means.trouble.failed(exchange.call.destination, time.monotonic())
         if finding is None:
-            exchange.pass_on(judging, trailers)
+            self._pass_on(trailers)
             return
         if finding.refreshable and exchange.renew is not None and exchange.body_kept:
             exchange.later(self._renewed(finding))
@@ -132,7 +138,24 @@ class Holding:
         if wait is not None:
             exchange.later(repeated(exchange, wait))
         else:
-            exchange.deliver(judging, finding)
+            self._deliver(finding)
+
+    def _pass_on(self, trailers: Headers) -> None:
+        """A success, looked at and whole."""
+        exchange, judging = self._exchange, self._judging
+        try:
+            exchange.reply_to.untouched(judging, False, exchange.attempts_line + judging.success_lines())
+        except GatewayError as error:
+            exchange.fail(error)
+            return
+        exchange.reply_to.end(trailers)
+        exchange.conclude()
+
+    def _deliver(self, finding: Finding) -> None:
+        """A provider's failure is the answer."""
+        self._exchange.finding = finding
+        self._exchange.reply_to.judged(self._judging, finding, self._exchange.attempts_line)
+        self._exchange.conclude()
 
     async def _renewed(self, finding: Finding) -> None:
         """One replay where a newer credential can be had; otherwise the provider's refusal is the answer."""
@@ -145,14 +168,14 @@ class Holding:
         elif exchange.reply_to.mode == "problem" and finding.status == 401:
             raise GatewayError("credential_rejected", "The provider answered 401 to the tenant's credential.")
         else:
-            exchange.deliver(self._judging, finding)
+            self._deliver(finding)
 
 
 def next_wait(
     exchange: Exchange, kind: Kind, phase: Phase, wait: float | None = None, repeatable: bool = True
 ) -> float | None:
     """Seconds before the next attempt; None when there is none. Takes it from the destination's budget."""
-    now = time.monotonic()
+    now, limit = time.monotonic(), exchange.call.section.timeout
     seen = Attempted(
         kind,
         "relayed" if exchange.reply_to.started else phase,
@@ -162,10 +185,10 @@ def next_wait(
         wait,
         exchange.attempts + exchange.unsent,
         exchange.waited,
-        exchange.expires - now if exchange.expires else None,
+        exchange.call.started + limit - now if limit else None,
     )
-    found = wait_before_next(exchange.retries, seen, random.random())  # noqa: S311 - spreads load, guards nothing
-    if found is None or not exchange.means.trouble.may_repeat(exchange.destination, now):
+    found = wait_before_next(exchange.way.retries, seen, random.random())  # noqa: S311 - spreads load, guards nothing
+    if found is None or not exchange.means.trouble.may_repeat(exchange.call.destination, now):
         return None
     return found
 
@@ -179,7 +202,7 @@ async def repeated(exchange: Exchange, wait: float) -> None:
 
 def again_or_fail(exchange: Exchange, error: GatewayError, phase: Phase) -> None:
     """After an attempt without an answer: the next one, or the error."""
-    exchange.means.trouble.failed(exchange.destination, time.monotonic())
+    exchange.means.trouble.failed(exchange.call.destination, time.monotonic())
     wait = next_wait(exchange, error.code.kind, phase) if error.code.retry == "if safe" else None
     if wait is not None:
         exchange.later(repeated(exchange, wait))

@@ -56,7 +56,16 @@ class SqliteLedger:
             if found is None:
                 self._db.execute(
                     f"INSERT INTO calls ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",  # noqa: S608 - constants
-                    (row.id, row.tenant, row.fingerprint, row.state, row.instance, row.call_id, row.created, row.expires),
+                    (
+                        row.id,
+                        row.tenant,
+                        row.fingerprint,
+                        row.state,
+                        row.instance,
+                        row.call_id,
+                        row.created,
+                        row.expires,
+                    ),
                 )
             self._db.execute("COMMIT")
         except BaseException:
@@ -93,8 +102,7 @@ class SqliteLedger:
         return self._made(found) if found is not None else None
 
     def _made(self, found: tuple[Any, ...]) -> Row:
-        *plain, sealed = found
-        return Row(*plain, reply=self._opened(plain[0], sealed) if sealed is not None else None)
+        return Row(*found[:-1], self._opened(found[0], found[-1]) if found[-1] is not None else None)
 
     def _sealed(self, id_: str, reply: Reply) -> bytes:
         nonce = os.urandom(_NONCE)
