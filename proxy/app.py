@@ -39,9 +39,12 @@ from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
+from proxy.state_key import derived_key
 from proxy.upstream.addresses import Endpoint
 from proxy.upstream.dial import Dialler, Parent, client_context
 from proxy.upstream.fetch import Fetcher
+from proxy.upstream.ledger.keeping import Keeping
+from proxy.upstream.ledger.sqlite import LEDGER_FILE, Ledger, SqliteLedger
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.way import Timeouts
@@ -134,6 +137,9 @@ class Instance:
             settings.limits.in_flight,
             self.sweep,
         )
+        self.ledger = _ledger(settings)
+        if self.ledger is not None:
+            self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))
         self.identities = Identities(settings, Fetcher(lambda: self.roots, settings.upstream.proxy).fetch)
         self.authority = CertificateAuthority.open(settings.ca.dir, settings.ca.required, time.time())
         self.services = [(listener, self._service(listener)) for listener in settings.listeners]
@@ -197,9 +203,6 @@ class Instance:
         self.sweep.start()
         settle()
         self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
-        for name in ("state", "ledger"):
-            if getattr(self.settings, name) is not None:
-                log.warning("%s is set in the configuration, but this version does not use it", name)
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> None:
@@ -328,12 +331,21 @@ class Instance:
         await self.credentials.close()
         await self.store.close()
         self.authority.close()
+        if self.ledger is not None:
+            self.ledger.close()
         self.audit.close()
 
     @property
     def _exchanging(self) -> bool:
         """Whether calls are running that are not opaque relays: those have no end to wait for."""
         return len(self.pipeline.running) > len(self.pipeline.relays)
+
+
+def _ledger(settings: Settings) -> Ledger | None:
+    if settings.ledger is None:
+        return None
+    state = settings.state
+    return Ledger(lambda: SqliteLedger(state.dir / LEDGER_FILE, derived_key(state.key_file, "ledger replies")))
 
 
 def _limits(settings: Settings) -> Limits:

@@ -31,6 +31,7 @@ from proxy.responses.kinds import blame_of, kind_of
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
 from proxy.upstream.exchange import Exchange
+from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
@@ -42,6 +43,7 @@ from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
+from proxy.wishes import use_key
 from signers.edit import presigned
 
 log = logging.getLogger("sluicegate.pipeline")
@@ -111,6 +113,7 @@ class Pipeline:
         self._paths = PathTemplates()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
+        self.keeping: Keeping | None = None
         self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
 
     # The path, from top to bottom.
@@ -177,6 +180,8 @@ class Pipeline:
         call, route, allowed = exchange.call, exchange.route, exchange.allowed
         assert route is not None
         assert allowed is not None
+        if call.section.wishes is not None:
+            self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
         head = self._head(exchange, way, material)
         if material is not None:
@@ -191,6 +196,13 @@ class Pipeline:
             route.operation is not None and route.operation.idempotent,
             material.injection.clears if material is not None else frozenset(),
         )
+
+    def _grant(self, exchange: Served, route: Route, allowed: Allowed) -> None:
+        """What the caller asks of us besides the call."""
+        caller = exchange.caller
+        assert caller is not None
+        use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping)
+        exchange.entry, exchange.keyed = use
 
     def count_denied(self) -> None:
         """A tunnel was refused by policy."""
@@ -284,7 +296,7 @@ class Pipeline:
             return None
         dialect = route.provider.dialect if route.provider is not None else UNDESCRIBED
         operation = route.operation.name if route.operation is not None else None
-        if head.status < 400 and not to_be_held(head, bodiless, dialect, operation):
+        if head.status < 400 and exchange.entry is None and not to_be_held(head, bodiless, dialect, operation):
             return None
         return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time)
 

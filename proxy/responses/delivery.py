@@ -202,6 +202,22 @@ class Delivery:
             % (reply.status, reason(reply.status), call.call_id.encode("ascii"), block, body)
         )
 
+    def replay(self, status: int, lines: Headers, body: bytes) -> None:
+        """The stored reply of the same call."""
+        call = self._call
+        self.status, self.keep, self.started = status, self._connection.keeps, True
+        block = self._masked(_block(lines)) + b"Content-Length: %d\r\n" % len(body)
+        if not self.keep:
+            block += b"Connection: close\r\n"
+        elif call.minor == 0:
+            block += b"Connection: keep-alive\r\n"
+        body = self._masked(body)
+        self.bytes_out = len(body)
+        self._connection.write(
+            b"HTTP/1.1 %d %b\r\nSluicegate-Call-Id: %b\r\nSluicegate-Replayed: true\r\n%b\r\n%b"
+            % (status, reason(status), call.call_id.encode("ascii"), block, body)
+        )
+
     def _annotated(self, judging: Judging, finding: Finding, extra: bytes) -> None:
         self.untouched(judging, False, extra, finding)
         self.end([])

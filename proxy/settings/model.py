@@ -47,16 +47,19 @@ class FileAudit(Section):
 
 
 class State(Section):
-    """Where what outlives a call is kept. Nothing is kept yet: accepted so that a file for a later version loads."""
+    """Where what outlives a call is kept."""
 
-    dir: FilePath = Field(as_written("./state"), description="Folder; not used by this version.")
-    key_file: FilePath = Field(as_written("./state.key"), description="Its key; not used by this version.")
+    dir: FilePath = Field(as_written("./state"), description="Folder; made when something is kept.")
+    key_file: FilePath = Field(
+        as_written("./state.key"),
+        description="Key that seals it, 32 random bytes in base64; made (0600) when first needed.",
+    )
 
 
 class Ledger(Section):
-    """Where replies are kept for repeated keys. There is no ledger yet: accepted like `state`."""
+    """What was sent under which Idempotency-Key, where the provider does not keep that itself."""
 
-    kind: Literal["sqlite"] = Field("sqlite", description="Kind of the ledger; not used by this version.")
+    kind: Literal["sqlite"] = Field("sqlite", description="`sqlite`: a file in `state.dir`, for one process.")
 
 
 class Log(Section):
@@ -101,8 +104,10 @@ class Settings(Section):
     policies: Policies = Field(as_written({}), description="What may leave.")
     providers: tuple[FilePath, ...] = Field((), description="Folders of provider files beside the built-in ones.")
     ca: CertificateAuthority = Field(as_written({}), description="Interception.")
-    state: State | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
-    ledger: Ledger | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
+    state: State = Field(as_written({}), description="What outlives a call.")
+    ledger: Ledger | None = Field(
+        as_written({}), description="Idempotency keys; null for none: a call that needs one is then refused."
+    )
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
     limits: Limits = Field(as_written({}), description="Bounds of the process.")

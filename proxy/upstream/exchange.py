@@ -14,6 +14,8 @@ from collections.abc import Awaitable
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
 from proxy.upstream.holding import Finding, Holding, again_or_fail
+from proxy.upstream.ledger.entry import Entry
+from proxy.upstream.ledger.keeping import entered, kind_of_end
 from proxy.upstream.means import Means, Renew, Reply
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.chunks import frame, frame_end
@@ -40,6 +42,10 @@ class Exchange:
     """Seconds between attempts."""
     keyed = False
     """The provider gets an idempotency key with the call."""
+    entry: Entry | None = None
+    """The call's entry in the ledger."""
+    settling: asyncio.Future[None] | None = None
+    """The ledger is being told how the call ended."""
 
     def __init__(self, call: Call, connection: ServerConnection, reply: Reply, means: Means) -> None:
         self.call = call
@@ -133,6 +139,9 @@ class Exchange:
         way = self._way
         assert way is not None
         self.stage = "exchange"
+        if self.entry is not None and not self.entry.begun:
+            self.later(entered(self, self.entry, b"".join(self._held or ())))
+            return
         if self.means.trouble.known:
             self._refuse_while_open()
         addresses = way.addresses(time.monotonic())
@@ -294,7 +303,7 @@ class Exchange:
         self.first_byte_at = time.monotonic()
         if self.means.trouble.known and head.status < 500:
             self.means.trouble.answered(self.call.destination)
-        if (head.status >= 400 or way.watched) and self._held_back(head, bodiless, way):
+        if (head.status >= 400 or way.watched or self.entry is not None) and self._held_back(head, bodiless, way):
             return
         self._deadline = self.first_byte_at + way.timeouts.read
         self.reply_to.head(head, bodiless, more, self.attempts_line if self.attempts > 1 else b"")
@@ -308,6 +317,11 @@ class Exchange:
         """How the call goes out; known once it is sent."""
         assert self._way is not None
         return self._way
+
+    @property
+    def head_bytes(self) -> bytes:
+        """The request's head as it was last made."""
+        return self._head
 
     @property
     def attempts_line(self) -> bytes:
@@ -452,5 +466,7 @@ class Exchange:
         if self.over:
             return
         self.outcome = outcome
+        if self.entry is not None and not self.entry.settled:
+            self.settling = asyncio.ensure_future(self.entry.failed(kind_of_end(self), self.attempts > 0))
         self._deadline = 0.0
         self.means.finished(self)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.errors import GatewayError, Kind
 from proxy.model import Headers
+from proxy.upstream.ledger.entry import Entry
+from proxy.upstream.ledger.keeping import reply_of
 from proxy.upstream.retry import Attempted, Phase, wait_before_next
 from proxy.wire.reply_head import ReplyHead
 
@@ -49,6 +51,8 @@ class Judging(Protocol):
 
     def add(self, payload: bytes) -> bool: ...
     def finding(self) -> Any: ...
+    @property
+    def body(self) -> bytes: ...
     def success_lines(self) -> bytes: ...
 
 
@@ -117,6 +121,8 @@ class Holding:
             return
         exchange.finding = judging.finding() if judging.failing else None
         exchange.unjudged = not judging.failing
+        if exchange.entry is not None and not judging.failing:
+            exchange.settling = asyncio.ensure_future(exchange.entry.done(reply_of(judging.head, b"", whole=False)))
         exchange.take_back()
         try:
             exchange.reply_to.untouched(judging, True, exchange.attempts_line, exchange.finding)
@@ -129,7 +135,10 @@ class Holding:
         if judging.head.status in _DOWN:
             exchange.means.trouble.failed(exchange.call.destination, time.monotonic())
         if finding is None:
-            self._pass_on(trailers)
+            if exchange.entry is not None:
+                exchange.later(self._recorded(exchange.entry, trailers))
+            else:
+                self._pass_on(trailers)
             return
         if finding.refreshable and exchange.renew is not None and exchange.body_kept:
             exchange.later(self._renewed(finding))
@@ -139,6 +148,11 @@ class Holding:
             exchange.later(repeated(exchange, wait))
         else:
             self._deliver(finding)
+
+    async def _recorded(self, entry: Entry, trailers: Headers) -> None:
+        """What was done is written down before the client learns of it."""
+        await entry.done(reply_of(self._judging.head, self._judging.body))
+        self._pass_on(trailers)
 
     def _pass_on(self, trailers: Headers) -> None:
         """A success, looked at and whole."""

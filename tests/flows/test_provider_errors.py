@@ -1,4 +1,4 @@
-"""A provider's failure reaches the agent as one of six kinds, in the shape that its rule chooses; repeats are safe ones."""
+"""A provider's failure reaches the agent as one of six kinds, in its rule's shape; only what is safe is repeated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.flows.product import Product, absolute, record, rule
 from tests.flows.upstreams import OK, Connection, Script, Upstream, answering
+from tests.flows.wire import Reply
 
 SECRET = "sk-live-0123456789abcdef"
 MISSING = {"ok": False, "error": "missing_scope", "needed": "chat:write", "provided": "identify"}
@@ -43,14 +44,10 @@ class Flow:
         self.product = product
         self.upstreams = upstreams
 
-    def ask(
-        self, name: str, path: str = "/api/chat.postMessage", method: str = "POST", body: bytes = b"{}", **headers: str
-    ):
-        lines = [f"{key.replace('_', '-')}: {value}" for key, value in headers.items()]
+    def ask(self, name: str, path: str = "/api/chat.postMessage", method: str = "POST", body: bytes = b"{}") -> Reply:
         with self.product.client() as client:
-            return client.ask(
-                absolute(self.upstreams[name], path, *lines, method=method, body=body if method == "POST" else b"")
-            )
+            sent = body if method == "POST" else b""
+            return client.ask(absolute(self.upstreams[name], path, method=method, body=sent))
 
 
 @pytest.fixture(scope="module")
@@ -251,8 +248,7 @@ def test_a_streamed_upload_is_not_repeated(flow: Flow) -> None:
     upstream = flow.upstreams["plain"]
     upstream.forget(in_turn(reply(503, {}), OK))
     with flow.product.client() as client:
-        lines = absolute(upstream, "/", "Transfer-Encoding: chunked", method="PUT")
-        got = client.ask(lines + b"2\r\nab\r\n0\r\n\r\n")
+        got = client.ask(absolute(upstream, "/", b"Transfer-Encoding: chunked") + b"2\r\nab\r\n0\r\n\r\n")
     assert (got.status, len(upstream.requests)) == (503, 1)
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - one quirk a line
 """Answers that providers are known for, and what each must become. The facts are those of each provider's file."""
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Quirk(NamedTuple):
     body: Any
     kind: str
     wait: float | None = None
-    headers: dict[str, str] = {}
+    headers: dict[str, str] = {}  # noqa: RUF012 - a NamedTuple's default is shared and not changed
     operation: str = ""
     code: str | None = None
     refreshable: bool | None = None

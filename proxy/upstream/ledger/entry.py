@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 import time
@@ -36,7 +37,7 @@ class Entry:
         now, print_ = time.time(), fingerprint(method, origin, target, body)
         row = Row(self._id, self._tenant, print_, "pending", self._instance, self._call_id, now, now + RETENTION)
         try:
-            earlier = await self._ledger.enter(row)
+            earlier = await self._entered(row)
         except (OSError, sqlite3.Error, StoreError) as error:
             log.error("the ledger cannot be written: %s", error)
             raise GatewayError("overloaded", "The ledger of idempotency keys cannot be written.") from None
@@ -45,6 +46,16 @@ class Entry:
             return verdict(earlier, print_, self._instance, now)
         self.begun = True
         return None
+
+    async def _entered(self, row: Row) -> Row | None:
+        """A client that leaves while the row is being written leaves none behind."""
+        step = asyncio.ensure_future(self._ledger.enter(row))
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            if await step is None:
+                await self._ledger.remove(self._id)
+            raise
 
     async def done(self, reply: Reply) -> None:
         """The call succeeded. Written before the client learns of it."""

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,6 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from proxy.upstream.ledger.rows import Reply, Row, State
 
 T = TypeVar("T")
+LEDGER_FILE: Final = "ledger.sqlite"
 _NONCE: Final = 12
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS calls (
@@ -102,7 +104,8 @@ class SqliteLedger:
         return self._made(found) if found is not None else None
 
     def _made(self, found: tuple[Any, ...]) -> Row:
-        return Row(*found[:-1], self._opened(found[0], found[-1]) if found[-1] is not None else None)
+        row = Row(*found[:8])
+        return row if found[8] is None else replace(row, reply=self._opened(row.id, found[8]))
 
     def _sealed(self, id_: str, reply: Reply) -> bytes:
         nonce = os.urandom(_NONCE)
