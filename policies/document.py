@@ -151,6 +151,15 @@ class Subject(_Strict):
     actor: SubjectPattern | None = None
 
 
+class Impersonate(_Strict):
+    """For whom a service account acts: the call's actor, as an account of one domain (Google's delegation)."""
+
+    from_: Annotated[Literal["actor"], Field(alias="from")]
+    domain: Annotated[str, Field(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")]
+    allow: Annotated[tuple[OperationGlob, ...], Field(min_length=1)]
+    """Globs over the account's local part; "*" for everyone of the domain."""
+
+
 class Credential(_Strict):
     """Which record of the store is used and where its value stands (default: where the provider wants it)."""
 
@@ -160,6 +169,7 @@ class Credential(_Strict):
     query: Annotated[str, AfterValidator(_parameter)] | None = None
     cookie: Annotated[str, AfterValidator(_parameter)] | None = None
     format: Annotated[str, AfterValidator(_format)] | None = None
+    impersonate: Impersonate | None = None
 
 
 def _credential_form(value: Any) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from proxy.identity.chain import Chain
 from proxy.identity.identifier import Identifier
@@ -28,13 +28,34 @@ FILE_SECONDS = 1.0
 URL_SECONDS = 300.0
 
 
+class Chains(Protocol):
+    """Where an instance gets its listeners' chains."""
+
+    @property
+    def documents(self) -> Sequence[Reloading[Any]]:
+        """Key sets and revocation lists behind them."""
+
+    @property
+    def revocations(self) -> Sequence[RevocationList]:
+        """The lists among them."""
+
+    def chain(self, configured: configured_as.Identity, kind: ListenerKind) -> Chain:
+        """The chain of one listener."""
+
+    async def start(self) -> None:
+        """Makes ready what the chains rest on, before anything is served."""
+
+    def stop(self) -> None:
+        """Ends background work."""
+
+
 class Identities:
     """Makes chains, and keeps the documents behind them fresh."""
 
     def __init__(self, settings: Settings, fetch: Fetch) -> None:
         self._settings = settings
         self._fetch = fetch
-        self._documents: list[Reloading[Any]] = []
+        self.documents: list[Reloading[Any]] = []
         self.revocations: list[RevocationList] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -47,7 +68,7 @@ class Identities:
 
     async def start(self) -> None:
         """Reads every key set and list once. Raises ConfigurationError for a file that cannot be used."""
-        for document in self._documents:
+        for document in self.documents:
             await document.start()
             seconds = FILE_SECONDS if document.source.local else URL_SECONDS
             self._tasks.append(asyncio.create_task(document.keep_fresh(seconds)))
@@ -67,7 +88,7 @@ class Identities:
         from proxy.identity.revocation import RevocationList
 
         revocations = RevocationList(self._source(configured.revocations_file, configured.revocations_url))
-        self._documents.append(revocations)
+        self.documents.append(revocations)
         self.revocations.append(revocations)
         return revocations.revoked
 
@@ -75,7 +96,7 @@ class Identities:
         from proxy.identity.keys import KeySet
 
         keys = KeySet(self._source(source.jwks_file, source.jwks_url))
-        self._documents.append(keys)
+        self.documents.append(keys)
         return keys
 
     # Members import what they need when they are configured: `static` needs no cryptography and no JWT library.

@@ -218,6 +218,8 @@ class Material:
     expires: float | None = None
     masks: object = None
     """What the reply is searched for, prepared by proxy/responses/masking.py."""
+    issued: str = ""
+    """Digest of the token, where a provider issued one; empty for what its owner stored."""
 
 
 class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):

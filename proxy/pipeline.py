@@ -20,6 +20,7 @@ from policies.decide import Allowed, Denied
 from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
+from proxy.blocks import Blocks
 from proxy.credentials.resolve import Resolver
 from proxy.dialect import Dialect
 from proxy.errors import SAFE_METHODS, GatewayError
@@ -70,6 +71,12 @@ class Served(Exchange):
     material: Material | None = None
     record: AuditRecord | None = None
 
+    def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
+        """Whether (caller, provider, credential) of this call are among those that `by` means."""
+        route, use = self.route, self.allowed.credential if self.allowed is not None else None
+        provider = route.provider.name if route is not None and route.provider is not None else ""
+        return self.caller is not None and by(self.caller, provider, use.name if use is not None else "")
+
 
 class CallIds:
     """Unique ids, short and cheap: a random prefix for each process and a count."""
@@ -102,6 +109,7 @@ class Pipeline:
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
+        self.blocks = Blocks()
         self.running: set[Served] = set()
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
@@ -160,8 +168,10 @@ class Pipeline:
         self._resolve(exchange, caller, route, verdict)
 
     def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
-        exchange.stage = "credential"
         call, use = exchange.call, allowed.credential
+        if self.blocks:
+            self.blocks.check(caller, route.provider.name if route.provider else "", use.name if use else "")
+        exchange.stage = "credential"
         if use is not None and presigned(call.place.target):
             if not allowed.presigned:
                 raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
@@ -184,7 +194,7 @@ class Pipeline:
             self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
         head = self._head(exchange, way, material)
-        if material is not None:
+        if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
         if allowed.errors != "problem":
             exchange.reply_to.mode = allowed.errors
@@ -203,6 +213,13 @@ class Pipeline:
         assert caller is not None
         use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping)
         exchange.entry, exchange.keyed = use
+
+    def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
+        """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
+        found = [exchange for exchange in self.running if exchange.caught(caught)]
+        for exchange in found:
+            exchange.cut(error)
+        return len(found)
 
     def count_denied(self) -> None:
         """A tunnel was refused by policy."""

@@ -23,6 +23,7 @@ from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.operations import Operation
 from proxy.catalog.provider import Provider, Site
+from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
 
@@ -109,6 +110,9 @@ _KEYS = sorted(
         answers.PageDocument,
         answers.IdempotencyDocument,
         answers.PlaceDocument,
+        TokenDocument,
+        AssertionDocument,
+        SuccessDocument,
     )
     for name in model.model_fields
 )
@@ -130,6 +134,8 @@ def _provider(document: ProviderDocument) -> Provider:
         verified=document.verified,
         sources=tuple(document.source),
         dialect=document.dialect(document.name, document.title),
+        token=document.token.compiled() if document.token else None,
+        renews_on_401=document.unauthorized == "credential",
     )
 
 

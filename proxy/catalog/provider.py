@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
+from proxy.catalog.token import TokenFacts
 from proxy.dialect import Dialect
 from signers.placement import Placement
 
@@ -32,6 +33,8 @@ class Provider:
     variables   what each variable of a host template means, for the operator
     dialect     how it answers: errors, waits, pages
     watched     some 2xx of it has to be looked at: errors inside successes, cursors
+    token       its token endpoint and how that is spoken to; None where the catalogue does not know
+    renews_on_401  whether a 401 means that the credential has to be renewed
     verified    the day on which the file was last compared with `sources`
     """
 
@@ -48,6 +51,8 @@ class Provider:
     verified: date
     sources: tuple[str, ...]
     dialect: Dialect = field(default_factory=Dialect)
+    token: TokenFacts | None = None
+    renews_on_401: bool = True
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)

@@ -94,6 +94,7 @@ class Connect:
     def _decide(
         self, head: RequestHead, connection: ServerConnection, listener: Service, caller: Caller, host: str, port: int
     ) -> None:
+        self.pipeline.blocks.check(caller)
         policies = self.pipeline.snapshot.policies
         verdict = policies.tunnel(caller.tenant, caller.agent, caller.actor, host, port)
         if isinstance(verdict, Denied):

@@ -23,7 +23,7 @@ from proxy.wire.client_connection import ClientConnection
 from proxy.wire.pool import Addresses
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import EARLY_LIMIT, ServerConnection
-from proxy.wire.tls import Transport
+from proxy.wire.tls import Transport, reset
 from proxy.wire.tunnel import OpaqueRelay
 
 
@@ -424,6 +424,10 @@ class Exchange:
 
     def relay(self, client: tuple[Transport, bytes], upstream: tuple[Transport, bytes], cap: int | None = None) -> None:
         """Hands both connections to an opaque relay; the call ends with it."""
+        if self.over:  # cut between the tunnel's opening and its hello
+            reset(client[0])
+            reset(upstream[0])
+            return
         way = self._way
         self._relay = OpaqueRelay(
             client,
@@ -434,6 +438,14 @@ class Exchange:
         )
         if not self.over:  # the first bytes may have ended it
             self.means.relays.add(self._relay)
+
+    def cut(self, error: GatewayError) -> None:
+        """Ends the call wherever it is: refused, its reply cut short, or its relay torn down."""
+        if self._relay is None:
+            self.fail(error)
+            return
+        self.error = error
+        self._relay.cut()
 
     def end_tunnel(self, error: GatewayError) -> None:
         """The tunnel was opened, but what came through it is not accepted."""

@@ -169,6 +169,8 @@ class TlsTransport(asyncio.Protocol):
                     break
                 pieces.append(piece)
                 size += len(piece)
+                if not self._incoming.pending and not self.tls.pending():
+                    break  # nothing more can come: asking would raise, which costs as much as decrypting a small reply
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as failure:
