@@ -34,6 +34,7 @@ from proxy.memory import settle, tune_heap
 from proxy.model import Caller
 from proxy.opening import open_issuing, open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
+from proxy.paging import Paging
 from proxy.pipeline import Pipeline
 from proxy.reloading import Reloadable, signature
 from proxy.responses.masking import Masks
@@ -128,6 +129,8 @@ class Instance:
             settings.limits.in_flight,
             self.sweep,
         )
+        if settings.state.key_file.exists():  # without one, cursors hold as long as the process
+            self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
         self.ledger = ledger_of(settings)
         if self.ledger is not None:
             self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))

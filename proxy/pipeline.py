@@ -22,10 +22,11 @@ from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
 from proxy.credentials.resolve import Resolver
-from proxy.dialect import Dialect
+from proxy.dialect import Answer, Dialect
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Call, Caller, Destination, ListenerKind, Material, Route
+from proxy.paging import Page, Paging
 from proxy.responses.delivery import Delivery
 from proxy.responses.judging import Judging, to_be_held
 from proxy.responses.kinds import blame_of, kind_of
@@ -70,6 +71,7 @@ class Served(Exchange):
     denied: Denied | None = None
     material: Material | None = None
     record: AuditRecord | None = None
+    page: Page | None = None
 
     def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
         """Whether (caller, provider, credential) of this call are among those that `by` means."""
@@ -122,6 +124,7 @@ class Pipeline:
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
         self.keeping: Keeping | None = None
+        self.paging = Paging(lambda: os.urandom(32))
         self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
 
     # The path, from top to bottom.
@@ -213,6 +216,7 @@ class Pipeline:
         assert caller is not None
         use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping)
         exchange.entry, exchange.keyed = use
+        exchange.page = self.paging.turned(exchange.call, caller, route, allowed.rule or "")
 
     def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
         """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
@@ -315,7 +319,15 @@ class Pipeline:
         operation = route.operation.name if route.operation is not None else None
         if head.status < 400 and exchange.entry is None and not to_be_held(head, bodiless, dialect, operation):
             return None
-        return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time)
+        paged = partial(self._next_page, exchange) if head.status < 300 and operation is not None else None
+        return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time, paged)
+
+    def _next_page(self, exchange: Served, answer: Answer) -> bytes:
+        caller, route, allowed, call = exchange.caller, exchange.route, exchange.allowed, exchange.call
+        assert caller is not None
+        assert route is not None
+        rule = (allowed.rule or "") if allowed is not None else ""
+        return self.paging.line(answer, call, caller, route, rule, exchange.page or Page(call.place.target))
 
     def tunnel(self, call: Call, connection: ServerConnection, caller: Caller, allowed: Allowed) -> Served:
         """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""

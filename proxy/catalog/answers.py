@@ -169,7 +169,6 @@ class PageDocument(Strict):
     next: Where | None = None
     more: SignDocument | None = Field(None, description="without this there is no next page")
     items: Where | None = None
-    into: Literal["query", "body"] = "query"
     size: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\[\]$-]{1,60}$")] | None = None
     first: int = Field(1, ge=0, le=1, description="number of the first page")
     operations: Annotated[list[Name], BeforeValidator(one_as_list), Field(min_length=1)]
@@ -192,7 +191,7 @@ class PageDocument(Strict):
         return Pagination(
             self.style, self.parameter or "", place(self.next) if self.next else None,
             self.more.sign().condition if self.more else None, place(self.items) if self.items else None,
-            self.into, self.size or "", self.first, tuple(self.operations),
+            self.size or "", self.first, tuple(self.operations),
         )  # fmt: skip
 
 

@@ -135,13 +135,13 @@ class ProviderDocument(AnswersDocument):
     vars: dict[str, OneLine] = Field({}, description="what each variable of a host template means")
     auth: AuthDocument
     positions: list[PlacementDocument] = Field([], description="further positions in which it accepts a credential")
-    pins: list[PinDocument] = []
-    env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], OneLine] = {}
+    pins: list[PinDocument] = Field([])
+    env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], OneLine] = Field({})
     unauthorized: Literal["credential", "permission"] = Field(
         "credential", description="what its 401 means: a credential to be renewed, or one that may not do this"
     )
     token: TokenDocument | None = Field(None, description="its token endpoint")
-    operations: list[OperationDocument] = []
+    operations: list[OperationDocument] = Field([])
 
     def sites(self) -> list[tuple[HostPattern, str]]:
         return [(host_pattern(site.host), site.base_path or self.base_path) for site in self.hosts]

@@ -130,7 +130,6 @@ class Pagination:
     style   cursor: `next` stands in the reply, and goes into `parameter`; link: RFC 8288 `next`; url: `next` is a URL;
             page, offset: counted by us from `parameter` and `size`
     more    a condition without which `next` is not believed (has_more)
-    into    where the parameter goes in the next request: query or body
     """
 
     style: Literal["cursor", "last_id", "link", "url", "page", "offset"]
@@ -138,7 +137,6 @@ class Pagination:
     next: Place | None = None
     more: Condition | None = None
     items: Place | None = None
-    into: Literal["query", "body"] = "query"
     size: str = ""
     first: int = 1
     operations: tuple[str, ...] = ()

@@ -24,10 +24,9 @@ _NONCE: Final = 12
 
 
 class Next(msgspec.Struct, array_like=True):
-    """What the next request is: `changes` to its query or body, or another `target` of the same host."""
+    """What the next request is: `changes` to its query, or another `target` of the same host."""
 
     changes: dict[str, str | int]
-    into: str = "query"
     target: str = ""
     expires: float = 0.0
     seen: str = ""
@@ -44,7 +43,7 @@ class Bound(msgspec.Struct, array_like=True):
     method: str
     origin: str
     query: str
-    """Digest of path and query (and body) without what the cursor changes."""
+    """Digest of the target as the caller sends it, which stays the same from page to page."""
 
 
 class Cursors:

@@ -23,7 +23,7 @@ class Judging:
     `failing`: its status already says that it is an error. `safe`: repeating the call cannot do it twice.
     """
 
-    __slots__ = ("_body", "_dialect", "_limit", "_now", "_operation", "bodiless", "failing", "head", "safe")
+    __slots__ = ("_body", "_dialect", "_limit", "_now", "_operation", "_paged", "bodiless", "failing", "head", "safe")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Judging:
         operation: str | None,
         safe: bool,
         now: Callable[[], float],
+        paged: Callable[[Answer], bytes] | None = None,
     ) -> None:
         self.head = head
         self.bodiless = bodiless
@@ -41,6 +42,7 @@ class Judging:
         self._dialect = dialect
         self._operation = operation
         self._now = now
+        self._paged = paged
         self._limit = FAILURE_BYTES if self.failing else SUCCESS_BYTES
         self._body = bytearray()
 
@@ -70,12 +72,10 @@ class Judging:
 
     def success_lines(self) -> bytes:
         """Headers that say what is worth knowing of a success."""
-        kinds = self.partial()
-        return f"Sluicegate-Partial: {', '.join(kinds)}\r\n".encode("ascii") if kinds else b""
-
-    def partial(self) -> tuple[str, ...]:
-        """Kinds of the items that failed inside a success."""
-        return partial_kinds(self.answer(), self._dialect, self._operation)
+        answer = self.answer()
+        kinds = partial_kinds(answer, self._dialect, self._operation)
+        lines = f"Sluicegate-Partial: {', '.join(kinds)}\r\n".encode("ascii") if kinds else b""
+        return lines + self._paged(answer) if self._paged is not None else lines
 
 
 def to_be_held(head: ReplyHead, bodiless: bool, dialect: Dialect, operation: str | None) -> bool:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit
-
-import msgspec
 
 from proxy.dialect import Answer, Pagination
 from proxy.responses.cursors import Next, digest
@@ -16,8 +13,8 @@ _LINK: Final = re.compile(r'<([^<>\s]*)>((?:\s*;\s*[\w!#$&+\-.^`|~*]+\s*(?:=\s*(
 _PARAMETER: Final = re.compile(r';\s*([\w!#$&+\-.^`|~*]+)\s*(?:=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",;]+)))?')
 
 
-def following(answer: Answer, paging: Pagination, url: str, body: bytes, seen: str) -> Next | None:
-    """The next page after `answer` to a request of `url` with `body`; None when there is none.
+def following(answer: Answer, paging: Pagination, url: str, seen: str) -> Next | None:
+    """The next page after `answer` to a request of `url`; None when there is none.
 
     An empty page does not end the walk, an absent cursor does; a cursor that is the one used last would lead in a
     circle and ends it too (`seen` is its digest). A next URL counts only on the request's own origin.
@@ -29,29 +26,24 @@ def following(answer: Answer, paging: Pagination, url: str, body: bytes, seen: s
     if paging.style == "url":
         found = paging.next.first(answer) if paging.next is not None else None
         return _to(url, found if isinstance(found, str) else "", seen)
-    value = _value(answer, paging, url, body)
-    if value is None or value in ("", digest("")):
+    value = _value(answer, paging, url)
+    if value is None:
         return None
     mark = digest(str(value))
-    return None if mark == seen else Next({paging.parameter: value}, paging.into, seen=mark)
+    return None if mark == seen else Next({paging.parameter: value}, seen=mark)
 
 
-def _value(answer: Answer, paging: Pagination, url: str, body: bytes) -> str | int | None:
+def _value(answer: Answer, paging: Pagination, url: str) -> str | int | None:
     if paging.style in ("cursor", "last_id"):
         at = paging.next if paging.style == "cursor" else paging.items
         found = at.first(answer) if at is not None else None
         return found if isinstance(found, str | int) and not isinstance(found, bool) and str(found) else None
-    current = _number(_sent(url, body, paging).get(paging.parameter), paging.first if paging.style == "page" else 0)
+    sent = dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)).get(paging.parameter)
+    current = _number(sent, paging.first if paging.style == "page" else 0)
     if paging.style == "page":
         return current + 1
     items = paging.items.first(answer) if paging.items is not None else None
     return current + len(items) if isinstance(items, list) and items else None
-
-
-def _sent(url: str, body: bytes, paging: Pagination) -> Mapping[str, Any]:
-    if paging.into == "query":
-        return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
-    return _object(body)
 
 
 def _number(value: Any, default: int) -> int:
@@ -102,8 +94,6 @@ def applied_to_target(target: bytes, following: Next) -> bytes:
     """The request target of the next page."""
     if following.target:
         return following.target.encode("ascii")
-    if following.into != "query":
-        return target
     path, _, query = target.partition(b"?")
     kept = [part for part in query.split(b"&") if part and _name(part) not in following.changes]
     added = urlencode({name: str(value) for name, value in following.changes.items()}, quote_via=quote).encode()
@@ -113,18 +103,3 @@ def applied_to_target(target: bytes, following: Next) -> bytes:
 def _name(part: bytes) -> str:
     pairs = parse_qsl(part.decode("latin-1"), keep_blank_values=True)
     return pairs[0][0] if pairs else ""
-
-
-def applied_to_body(body: bytes, following: Next) -> bytes:
-    """The request body of the next page, where the cursor stands in it."""
-    if following.into != "body" or not following.changes:
-        return body
-    return msgspec.json.encode({**_object(body), **following.changes})
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    try:
-        found = msgspec.json.decode(body)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
