@@ -9,7 +9,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,9 +19,12 @@ from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
+from proxy.blocks import block_of, refusal
 from proxy.catalog.token import TokenFacts
 from proxy.control import ControlServer, serve_control
+from proxy.credentials.fleet_blocks import FleetBlocks
 from proxy.credentials.resolve import Resolver
+from proxy.credentials.store import Reader
 from proxy.errors import ConfigurationError, GatewayError, StoreError
 from proxy.identity.chain import Chain
 from proxy.listeners.base_url import BaseUrlListener
@@ -31,8 +34,7 @@ from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
-from proxy.model import Caller
-from proxy.opening import open_issuing, open_store, paths_and_limits
+from proxy.opening import open_issuing, open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.paging import Paging
 from proxy.pipeline import Pipeline
@@ -101,7 +103,7 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings)
         self._roots: ssl.SSLContext | None = None
-        self.store = open_store(settings.store)
+        self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
@@ -211,6 +213,7 @@ class Instance:
         self.metrics.audit = self.audit.output
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
+        self.metrics.spool = self.store
         self.metrics.credential_expiry = self.credentials.expiries
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
@@ -255,6 +258,16 @@ class Instance:
             await asyncio.sleep(STORE_RETRY_SECONDS)
         self.readiness.met("store")
         self.store_opened.set()
+        if self.settings.blocks is not None:
+            wanted = self.settings.blocks
+            await FleetBlocks(self.store, wanted.path, wanted.every, self._take_blocks).run()
+
+    def _take_blocks(self, fleet: tuple[Mapping[str, str], ...]) -> None:
+        """Stops what is blocked in the whole fleet from now on, calls in progress included."""
+        blocks = tuple(map(block_of, fleet))
+        self.pipeline.blocks.take_fleet(blocks)
+        for block in blocks:
+            self.pipeline.cut(block.stops, refusal(block))
 
     # While it runs.
 
@@ -314,12 +327,12 @@ class Instance:
             lambda caller, _, __: any(known.revoked(caller) for known in self.identities.revocations), error
         )
 
+    def _credential_read(self, path: str, result: str, reader: Reader) -> None:
+        self.audit.credential_read(path, result, reader.caller, time.time(), reader.call_id)
+
     def _token_facts(self, provider: str) -> TokenFacts | None:
         found = self.rules.catalog.by_name(provider)
         return found.token if found is not None else None
-
-    def _credential_read(self, path: str, result: str, caller: Caller) -> None:
-        self.audit.credential_read(path, result, caller, time.time())
 
     def connection_counts(self) -> Iterator[tuple[str, str, int]]:
         busy = len(self.pipeline.running)

@@ -182,7 +182,7 @@ class Pipeline:
         if use is None:
             self._sign(exchange, None)
             return
-        material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
+        material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time(), call.call_id)
         if isinstance(material, Material):
             self._sign(exchange, material)
         else:
@@ -289,10 +289,11 @@ class Pipeline:
         assert allowed is not None
         assert allowed.credential is not None
         assert used is not None
-        if not await self._credentials.reread(caller, allowed.credential, used):
+        call_id, use = exchange.call.call_id, allowed.credential
+        if not await self._credentials.reread(caller, use, used, call_id):
             return None
         destination = exchange.call.destination
-        found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
+        found = self._credentials.resolve(caller, use, route.provider, destination, time.time(), call_id)
         material = found if isinstance(found, Material) else await found
         return self._head(exchange, self._way(destination, route, allowed), material)
 

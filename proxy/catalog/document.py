@@ -107,6 +107,22 @@ class PinDocument(_Strict):
         return prepare("headers", {"headers": {self.header: self.value}}, None, ())
 
 
+class RevocationDocument(_Strict):
+    """How the provider is asked to forget a token."""
+
+    endpoint: str = Field(description="an https URL")
+    style: Literal["rfc7009", "bearer"] = Field(
+        "rfc7009", description="rfc7009: token in a form, the application authenticated; bearer: the token ends itself"
+    )
+    success: str = Field("", description="a member of the answer that has to be true, where 200 alone does not mean it")
+
+    @model_validator(mode="after")
+    def _askable(self) -> RevocationDocument:
+        if not self.endpoint.startswith("https://"):
+            raise ValueError("the endpoint must be an https URL")
+        return self
+
+
 class OperationDocument(_Strict):
     """One operation: its name, method or methods, whole path, and what repeating it would do."""
 
@@ -142,6 +158,7 @@ class ProviderDocument(AnswersDocument):
     )
     token: TokenDocument | None = Field(None, description="its token endpoint")
     operations: list[OperationDocument] = Field([])
+    revocation: RevocationDocument | None = Field(None, description="absent: the provider offers none")
 
     def sites(self) -> list[tuple[HostPattern, str]]:
         return [(host_pattern(site.host), site.base_path or self.base_path) for site in self.hosts]

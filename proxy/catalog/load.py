@@ -17,12 +17,13 @@ from proxy.catalog.document import (
     PinDocument,
     PlacementDocument,
     ProviderDocument,
+    RevocationDocument,
     SiteDocument,
 )
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.operations import Operation
-from proxy.catalog.provider import Provider, Site
+from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
@@ -110,6 +111,7 @@ _KEYS = sorted(
         answers.PageDocument,
         answers.IdempotencyDocument,
         answers.PlaceDocument,
+        RevocationDocument,
         TokenDocument,
         AssertionDocument,
         SuccessDocument,
@@ -134,9 +136,15 @@ def _provider(document: ProviderDocument) -> Provider:
         verified=document.verified,
         sources=tuple(document.source),
         dialect=document.dialect(document.name, document.title),
+        revocation=_revocation(document),
         token=document.token.compiled() if document.token else None,
         renews_on_401=document.unauthorized == "credential",
     )
+
+
+def _revocation(document: ProviderDocument) -> Revocation | None:
+    found = document.revocation
+    return Revocation(found.endpoint, found.style, found.success) if found is not None else None
 
 
 def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
@@ -19,6 +19,14 @@ class Site(NamedTuple):
 
     host: HostPattern
     base_path: str
+
+
+class Revocation(NamedTuple):
+    """How a token is ended at the provider: `style` is "rfc7009" or "bearer" (proxy.credentials.revocation)."""
+
+    endpoint: str
+    style: Literal["rfc7009", "bearer"]
+    success: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +59,7 @@ class Provider:
     verified: date
     sources: tuple[str, ...]
     dialect: Dialect = field(default_factory=Dialect)
+    revocation: Revocation | None = None
     token: TokenFacts | None = None
     renews_on_401: bool = True
     hosts: tuple[str, ...] = field(init=False)

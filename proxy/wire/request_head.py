@@ -48,6 +48,8 @@ _ROLES: Final[dict[bytes, int]] = {
     b"x-method-override": _OVERRIDE,
 }
 _CONSUMED: Final = frozenset({_DROPPED, _CONNECTION, _PROXY_AUTHORIZATION, _SESSION, _UPGRADE, _TE, _TIMEOUT, _CURSOR})
+_BASIC: Final = frozenset({b"Ba", b"ba", b"BA", b"bA"})
+"""How credentials begin in which a session token may stand under base64."""
 _SECONDS: Final = re.compile(rb"[0-9]{1,5}(?:\.[0-9]{1,3})?")
 _SPELLINGS_LIMIT: Final = 4_096
 _spellings: dict[bytes, tuple[bytes, int]] = {}
@@ -95,7 +97,7 @@ def section_of(lines: Headers, limits: Limits) -> HeaderSection:
             if role in _CONSUMED:
                 continue
         kept.append((compared, name, value))
-        if b"eyJ" in value:
+        if b"eyJ" in value or value[:2] in _BASIC:
             section.suspects = True
     _judge(section, found)
     _drop_named_by_connection(section, tokens(found.all(_CONNECTION)))
