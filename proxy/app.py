@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from proxy import __version__, logs
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_terms import Routes, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
@@ -36,6 +36,7 @@ from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
 from proxy.opening import open_issuing, open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
+from proxy.paging import Paging
 from proxy.pipeline import Pipeline
 from proxy.reloading import Reloadable, signature
 from proxy.responses.masking import Masks
@@ -46,8 +47,10 @@ from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
+from proxy.state_key import derived_key
 from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
+from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.framing import Limits
 from proxy.wire.hop import Patience
@@ -128,6 +131,11 @@ class Instance:
             settings.limits.in_flight,
             self.sweep,
         )
+        if settings.state.key_file.exists():  # without one, cursors hold as long as the process
+            self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
+        self.ledger = ledger_of(settings)
+        if self.ledger is not None:
+            self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))
         fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
         self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
         self.frozen = frozen
@@ -223,8 +231,6 @@ class Instance:
         self._tasks = [asyncio.create_task(self._open_store())]
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
-        if self.settings.ledger is not None:
-            log.warning("ledger is set in the configuration, but this version does not use it")
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
@@ -374,6 +380,8 @@ class Instance:
         await self.credentials.close()
         await self.store.close()
         self.authority.close()
+        if self.ledger is not None:
+            self.ledger.close()
         self.audit.close()
 
     @property

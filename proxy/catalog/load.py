@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from proxy.catalog import answers
 from proxy.catalog.document import (
     AuthDocument,
     OperationDocument,
@@ -102,6 +103,14 @@ _KEYS = sorted(
         AuthDocument,
         PinDocument,
         OperationDocument,
+        answers.ErrorsDocument,
+        answers.RowDocument,
+        answers.SignDocument,
+        answers.PartialDocument,
+        answers.WaitDocument,
+        answers.PageDocument,
+        answers.IdempotencyDocument,
+        answers.PlaceDocument,
         RevocationDocument,
         TokenDocument,
         AssertionDocument,
@@ -126,6 +135,7 @@ def _provider(document: ProviderDocument) -> Provider:
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
+        dialect=document.dialect(document.name, document.title),
         revocation=_revocation(document),
         token=document.token.compiled() if document.token else None,
         renews_on_401=document.unauthorized == "credential",

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
 from proxy.catalog.token import TokenFacts
+from proxy.dialect import Dialect
 from signers.placement import Placement
 
 
@@ -38,6 +39,8 @@ class Provider:
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
     variables   what each variable of a host template means, for the operator
+    dialect     how it answers: errors, waits, pages
+    watched     some 2xx of it has to be looked at: errors inside successes, cursors
     token       its token endpoint and how that is spoken to; None where the catalogue does not know
     renews_on_401  whether a 401 means that the credential has to be renewed
     verified    the day on which the file was last compared with `sources`
@@ -55,6 +58,7 @@ class Provider:
     variables: Mapping[str, str]
     verified: date
     sources: tuple[str, ...]
+    dialect: Dialect = field(default_factory=Dialect)
     revocation: Revocation | None = None
     token: TokenFacts | None = None
     renews_on_401: bool = True
@@ -64,6 +68,7 @@ class Provider:
     first_host: str = field(init=False)
     """The exact host that its file names first; "" when all are templates."""
     operation_names: frozenset[str] = field(init=False)
+    watched: bool = field(init=False)
     _index: OperationIndex = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +77,8 @@ class Provider:
         object.__setattr__(self, "exact_hosts", frozenset(s.host.text for s in self.sites if s.host.exact))
         object.__setattr__(self, "first_host", next((host for host in hosts if host in self.exact_hosts), ""))
         object.__setattr__(self, "operation_names", frozenset(operation.name for operation in self.operations))
+        dialect = self.dialect
+        object.__setattr__(self, "watched", bool(dialect.signs or dialect.partial or dialect.pagination))
         object.__setattr__(self, "_index", OperationIndex(self.operations))
 
     def matches(self, host: str) -> bool:

@@ -48,7 +48,8 @@ class FileAudit(Section):
 
 
 class State(Section):
-    """Where what outlives a call is kept, encrypted: refreshed credentials that the store could not take yet."""
+    """Where what outlives a call is kept, encrypted: refreshed credentials that the store could not
+    take yet, and the replies of calls under an idempotency key."""
 
     dir: FilePath = Field(as_written("./state"), description="Folder, made when it is needed.")
     key_file: FilePath = Field(as_written("./state.key"), description="Its key, 0600, made when it is needed.")
@@ -70,9 +71,9 @@ class Blocks(Section):
 
 
 class Ledger(Section):
-    """Where replies are kept for repeated keys. There is no ledger yet: accepted like `state`."""
+    """What was sent under which Idempotency-Key, where the provider does not keep that itself."""
 
-    kind: Literal["sqlite"] = Field("sqlite", description="Kind of the ledger; not used by this version.")
+    kind: Literal["sqlite"] = Field("sqlite", description="`sqlite`: a file in `state.dir`, for one process.")
 
 
 class Log(Section):
@@ -119,7 +120,9 @@ class Settings(Section):
     providers: tuple[FilePath, ...] = Field((), description="Folders of provider files beside the built-in ones.")
     ca: CertificateAuthority = Field(as_written({}), description="Interception.")
     state: State = Field(as_written({}), description="What outlives a call.")
-    ledger: Ledger | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
+    ledger: Ledger | None = Field(
+        as_written({}), description="Idempotency keys; null for none: a call that needs one is then refused."
+    )
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
     limits: Limits = Field(as_written({}), description="Bounds of the process.")

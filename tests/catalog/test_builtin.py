@@ -22,6 +22,8 @@ SHAPES = {
     "NOTION_API_KEY": r"ntn_[A-Za-z0-9]+",
     "NOTION_TOKEN": r"ntn_[A-Za-z0-9]+",
     "OPENAI_API_KEY": r"sk-[\w-]{16,}",
+    "AWS_ACCESS_KEY_ID": r"AKIA[A-Z0-9]{16}",
+    "AWS_SECRET_ACCESS_KEY": r"\w{40}",
     "SLACK_BOT_TOKEN": r"xoxb-[\w-]+",
     "SLACK_TOKEN": r"xoxb-[\w-]+",
     "SLACK_USER_TOKEN": r"xoxp-[\w-]+",
@@ -45,7 +47,7 @@ def test_every_dummy_has_the_shape_of_a_key_and_says_that_it_is_none() -> None:
     assert dummies.keys() == SHAPES.keys()
     for name, value in dummies.items():
         assert re.fullmatch(SHAPES[name], value), name
-        assert "sluicegate" in value
+        assert "sluicegate" in value.lower()
         assert "dummy" in value.lower()
 
 
