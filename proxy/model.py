@@ -97,6 +97,7 @@ class HeaderSection:
     websocket   an upgrade to websocket is asked for
     wishes      what the caller asks of us besides: an idempotency key, a cursor; None for neither
     timeout     seconds that the caller gives the call (Sluicegate-Timeout); 0 without
+    origin      Origin as received, which browsers send for the page that calls; None without
     suspects    some value may be a session token and has to be looked at before it leaves
     memo        the last rendering: (what it depends on …, bytes); see proxy/upstream/rendering.py
     """
@@ -110,6 +111,7 @@ class HeaderSection:
         "kept",
         "length",
         "memo",
+        "origin",
         "presented",
         "suspects",
         "timeout",
@@ -120,6 +122,7 @@ class HeaderSection:
     def __init__(self) -> None:
         self.kept: list[tuple[bytes, bytes, bytes]] = []
         self.host: bytes | None = None
+        self.origin: bytes | None = None
         self.length: int | None = None
         self.chunked = False
         self.close = False
@@ -141,6 +144,8 @@ class Place(NamedTuple):
     """Origin-form request target as it will be sent, byte for byte."""
     path: str | None
     """Decoded path; None when it is ambiguous (policies.matchers.decode_path)."""
+    suspect: bool = False
+    """Some value of the target may be a session token and has to be looked at before it leaves."""
     segment: str = ""
     """Base-URL mode: the first path segment, so that Link and Location can point back."""
     rule: str = ""

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied
 from proxy.audit.metrics import Metrics
@@ -151,6 +153,8 @@ class Pipeline:
         exchange.caller = caller
         call = exchange.call
         path = call.place.path
+        if call.place.suspect and _holds_session(call.place.target, exchange.chain.is_session):
+            raise GatewayError("malformed_request", "A session token stands in the URL; it belongs into a header.")
         lead = self.snapshot.lead(caller, call.place)
         call.destination = lead.destination
         provider = lead.provider
@@ -432,6 +436,11 @@ class Pipeline:
         )
         self._metrics.call_closed(record, 0.0, None)
         self._audit.write(record)
+
+
+def _holds_session(target: bytes, is_session: Callable[[bytes], bool]) -> bool:
+    """Whether a path segment or query value is a session token of ours, in whatever encoding a URL allows."""
+    return any(is_session(part) for part in re.split(rb"[/?&=;]", unquote_to_bytes(target)))
 
 
 def _writes(route: Route, method: str) -> bool:
