@@ -71,8 +71,10 @@ class _Joint(asyncio.Protocol):
             self.ready.set_result(b"")
 
     def data_received(self, data: bytes) -> None:
+        if self.ready.done():
+            return
         self._received += data
-        if not self.ready.done() and (b"\r\n\r\n" in self._received or len(self._received) > _PARENT_REPLY_LIMIT):
+        if b"\r\n\r\n" in self._received or len(self._received) > _PARENT_REPLY_LIMIT:
             self.ready.set_result(self._received)
 
     def connection_lost(self, exc: Exception | None) -> None:
