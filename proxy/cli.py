@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "doctor": Command("proxy.commands.doctor", "doctor", "Prove what is injected; find clients and files to mind."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
     "disconnect": Command("proxy.commands.disconnect", "disconnect", "End a tenant's credential, here and there."),
+    "connect": Command("proxy.commands.connect", "connect", "Ask a person for consent and store the grant."),
     "token": Command("proxy.token_cli", "token", "Mint and inspect session tokens."),
     "ledger": Command("proxy.commands.ledger", "ledger", "Settle calls whose outcome is not known."),
     "schema": Command("proxy.commands.schema", "schema", "Print the JSON Schema of a file's format."),

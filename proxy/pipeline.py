@@ -163,6 +163,9 @@ class Pipeline:
             exchange.denied = verdict
             self._metrics.denied += 1
             raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
+        if lead.token_paths is not None and (path is None or lead.token_paths.fullmatch(path)):
+            self._metrics.denied += 1
+            raise GatewayError("policy_denied", "That is a token endpoint: tokens are fetched by the proxy alone.")
         if verdict.would_deny:
             self._metrics.would_deny += 1
         else:
