@@ -1,4 +1,4 @@
-"""CPU of judging a reply: `python -m benchmarks.normalisation`. A success costs only where its provider declares signs."""
+"""CPU of judging a reply: `python -m benchmarks.normalisation`. Only where signs are declared does a success cost."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ def main() -> None:
         print(f"{name} failure: {microseconds(lambda d=dialect, s=status, b=body: failure(d, s, b)):.1f} us")
     success = json.dumps({"ok": True, "text": "x" * 900}).encode()
     slack = catalog.providers["slack"].dialect
-    print(
-        f"slack success: {microseconds(lambda: failed(Answer(200, HEADERS, success), slack, 'chat.postMessage')):.1f} us"
-    )
+    took = microseconds(lambda: failed(Answer(200, HEADERS, success), slack, "chat.postMessage"))
+    print(f"slack success: {took:.1f} us")
 
 
 if __name__ == "__main__":

@@ -132,8 +132,6 @@ class Holding:
     def _settle(self, trailers: Headers) -> None:
         exchange, judging = self._exchange, self._judging
         finding = judging.finding()
-        if judging.head.status in _DOWN:
-            exchange.means.trouble.failed(exchange.call.destination, time.monotonic())
         if finding is None:
             if exchange.entry is not None:
                 exchange.later(self._recorded(exchange.entry, trailers))
@@ -167,6 +165,8 @@ class Holding:
 
     def _deliver(self, finding: Finding) -> None:
         """A provider's failure is the answer."""
+        if self._judging.head.status in _DOWN:
+            self._exchange.means.trouble.failed(self._exchange.call.destination, time.monotonic())
         self._exchange.finding = finding
         self._exchange.reply_to.judged(self._judging, finding, self._exchange.attempts_line)
         self._exchange.conclude()
@@ -216,9 +216,9 @@ async def repeated(exchange: Exchange, wait: float) -> None:
 
 def again_or_fail(exchange: Exchange, error: GatewayError, phase: Phase) -> None:
     """After an attempt without an answer: the next one, or the error."""
-    exchange.means.trouble.failed(exchange.call.destination, time.monotonic())
     wait = next_wait(exchange, error.code.kind, phase) if error.code.retry == "if safe" else None
     if wait is not None:
         exchange.later(repeated(exchange, wait))
     else:
+        exchange.means.trouble.failed(exchange.call.destination, time.monotonic())
         exchange.fail(error)

@@ -11,7 +11,7 @@ from typing import Final
 from proxy.model import Destination
 
 FAILURES: Final = 10
-"""Failures in a row, with nothing else between, after which calls are refused here."""
+"""Calls that failed in a row, with nothing else between, after which calls are refused here."""
 OPEN_SECONDS: Final = 5.0
 LONGEST_OPEN: Final = 60.0
 PROBE_SECONDS: Final = 30.0
@@ -70,6 +70,8 @@ class Trouble:
     def may_repeat(self, destination: Destination, now: float) -> bool:
         """Takes one repeat from the destination's budget."""
         state = self._state(destination, now)
+        if state.probing:
+            return False  # a probe's failure is its answer
         state.budget = min(BUDGET, state.budget + now - state.counted)
         state.counted = now
         if state.budget < 1:

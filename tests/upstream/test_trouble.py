@@ -60,3 +60,9 @@ def test_repeats_are_limited_and_come_back_one_a_second() -> None:
     assert not trouble.may_repeat(HERE, 0.0)
     assert trouble.may_repeat(HERE, 1.0)
     assert not trouble.may_repeat(HERE, 1.0)
+
+
+def test_a_probe_is_not_repeated() -> None:
+    trouble = opened()
+    trouble.refused_for(HERE, OPEN_SECONDS)
+    assert not trouble.may_repeat(HERE, OPEN_SECONDS)
