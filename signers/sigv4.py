@@ -12,8 +12,12 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 
 from signers.secret import Secret
 
@@ -26,6 +30,9 @@ _BLANKS: Final = re.compile(rb"[ \t\r\n]+")
 # What needs no work in a canonical path or query: unreserved characters and the separators (RFC 3986 section 2.3).
 _PLAIN_PATH: Final = re.compile(rb"(?:/[A-Za-z0-9_.~-]+)*/?")
 _PLAIN_VALUE: Final = re.compile(rb"[A-Za-z0-9_.~-]*")
+_PLAIN_PARAMETER: Final = re.compile(rb"[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*")
+# Header values that are not canonical as they stand: runs of blanks, other white space, blanks at either end.
+_UNTIDY: Final = re.compile(rb"  |\t|\r|: | \n|\n ")
 _DOTS_OR_EMPTY: Final = re.compile(rb"//|/\.\.?(?:/|$)")
 # A path as it stands on the wire keeps everything that may stand there; only what may not is escaped.
 _WIRE_SAFE: Final = "/%!$&'()*+,;=:@~"
@@ -61,6 +68,20 @@ def stamp(now: float) -> Stamp:
     return _stamp(int(now))
 
 
+class Derived(NamedTuple):
+    """What a day, region and service make of an access key."""
+
+    scope: bytes
+    """The credential scope, YYYYMMDD/region/service/aws4_request."""
+    credential: bytes
+    """The same behind the access key's id."""
+    keyed: HMAC
+    """HMAC-SHA256 with the signing key taken in: copying it costs a third of keying a new one."""
+
+    def __repr__(self) -> str:
+        return f"Derived({self.credential.decode('ascii')}, •••)"
+
+
 class Keys:
     """An access key with its derived keys: deriving one costs four HMACs, and it holds for a day."""
 
@@ -70,22 +91,26 @@ class Keys:
         self.access_key_id = access_key_id.encode("ascii")
         self.session_token = session_token
         self._secret = secret_access_key
-        self._derived: dict[tuple[bytes, Scope], bytes] = {}
+        self._derived: dict[tuple[bytes, Scope], Derived] = {}
 
     def __repr__(self) -> str:
         return f"Keys({self.access_key_id.decode('ascii')}, •••)"
 
-    def derived(self, date: bytes, scope: Scope) -> bytes:
-        """The signing key of a day, region and service."""
-        key = self._derived.get((date, scope))
-        if key is None:
+    def derived(self, when: Stamp, scope: Scope) -> Derived:
+        known = self._derived.get((when.date, scope))
+        if known is None:
             if len(self._derived) >= _MAX_DERIVED:
                 self._derived.clear()
-            key = b"AWS4" + self._secret.reveal().encode()
-            for part in (date, scope.region, scope.service, b"aws4_request"):
-                key = hmac.digest(key, part, "sha256")
-            self._derived[date, scope] = key
-        return key
+            known = self._derived[when.date, scope] = self._derive(when.date, scope)
+        return known
+
+    def _derive(self, date: bytes, scope: Scope) -> Derived:
+        key = b"AWS4" + self._secret.reveal().encode()
+        parts = (date, scope.region, scope.service, b"aws4_request")
+        for part in parts:
+            key = hmac.digest(key, part, "sha256")
+        text = b"/".join(parts)
+        return Derived(text, self.access_key_id + b"/" + text, HMAC(key, SHA256()))
 
 
 def canonical_path(path: bytes, *, normalise: bool = True, encode: bool = True) -> bytes:
@@ -109,14 +134,14 @@ def _normalised(path: bytes) -> bytes:
                 kept.pop()
         elif segment not in (b"", b"."):
             kept.append(segment)
-    ends = b"/" if kept and path.endswith((b"/", b"/.", b"/..")) else b""
+    ends = b"/" if kept and path.endswith(b"/") else b""  # unlike RFC 3986: `/a/.` is `/a` to AWS
     return b"/" + b"/".join(kept) + ends
 
 
 def canonical_query(query: bytes) -> bytes:
     """Parameters decoded, encoded strictly, sorted by name and then by value."""
-    if not query:
-        return b""
+    if not query or _PLAIN_PARAMETER.fullmatch(query):
+        return query
     pairs = [_pair(parameter) for parameter in query.split(b"&") if parameter]
     pairs.sort()
     return b"&".join([b"%b=%b" % pair for pair in pairs])
@@ -140,36 +165,41 @@ def encoded(text: bytes) -> bytes:
 
 def canonical_headers(lines: Iterable[tuple[bytes, bytes]]) -> tuple[bytes, bytes]:
     """(canonical lines, names of the signed headers). Repeats are joined by commas in their order."""
+    ordered = sorted(lines, key=_name)
+    names = [name for name, _ in ordered]
+    block = b"".join([b"%b:%b\n" % line for line in ordered])
+    if len(set(names)) < len(names) or _UNTIDY.search(block):
+        return _tidied(ordered)
+    return block, b";".join(names)
+
+
+_name = itemgetter(0)
+
+
+def _tidied(ordered: Lines) -> tuple[bytes, bytes]:
     values: dict[bytes, bytes] = {}
-    for name, value in lines:
-        value = value.strip(b" \t")
-        if b"  " in value or b"\t" in value or b"\n" in value:
-            value = _BLANKS.sub(b" ", value)
-        known = values.get(name)
-        values[name] = value if known is None else known + b"," + value
-    names = sorted(values)
-    return b"".join([b"%b:%b\n" % (name, values[name]) for name in names]), b";".join(names)
+    for name, value in ordered:
+        tidy = _BLANKS.sub(b" ", value).strip(b" ")
+        values[name] = values[name] + b"," + tidy if name in values else tidy
+    return b"".join([b"%b:%b\n" % line for line in values.items()]), b";".join(values)
 
 
-def canonical_request(
-    method: bytes, path: bytes, query: bytes, headers: tuple[bytes, bytes], payload: bytes
-) -> bytes:
+def canonical_request(method: bytes, path: bytes, query: bytes, headers: tuple[bytes, bytes], payload: bytes) -> bytes:
     """`path` and `query` in canonical form, `headers` from canonical_headers, `payload` a hash or its stand-in."""
     return b"%b\n%b\n%b\n%b\n%b\n%b" % (method, path, query, headers[0], headers[1], payload)
 
 
-def string_to_sign(when: Stamp, scope: Scope, canonical: bytes) -> bytes:
+def string_to_sign(when: Stamp, scope: bytes, canonical: bytes) -> bytes:
+    """`scope` is the credential scope."""
     digest = hashlib.sha256(canonical).hexdigest().encode("ascii")
-    return b"%b\n%b\n%b\n%b" % (ALGORITHM, when.time, credential_scope(when, scope), digest)
+    return b"%b\n%b\n%b\n%b" % (ALGORITHM, when.time, scope, digest)
 
 
-def credential_scope(when: Stamp, scope: Scope) -> bytes:
-    return b"%b/%b/%b/aws4_request" % (when.date, scope.region, scope.service)
-
-
-def signature(keys: Keys, when: Stamp, scope: Scope, text: bytes) -> bytes:
+def signature(derived: Derived, text: bytes) -> bytes:
     """The signature of a string to sign, in hexadecimal."""
-    return hmac.digest(keys.derived(when.date, scope), text, "sha256").hex().encode("ascii")
+    keyed = derived.keyed.copy()
+    keyed.update(text)
+    return keyed.finalize().hex().encode("ascii")
 
 
 class Signature(NamedTuple):
@@ -186,12 +216,11 @@ def sign_header(
 
     `path` is in canonical form, `query` as it stands on the wire.
     """
-    headers = canonical_headers(lines)
-    text = string_to_sign(when, scope, canonical_request(method, path, canonical_query(query), headers, payload))
-    signed = signature(keys, when, scope, text)
+    headers, derived = canonical_headers(lines), keys.derived(when, scope)
+    canonical = canonical_request(method, path, canonical_query(query), headers, payload)
+    signed = signature(derived, string_to_sign(when, derived.scope, canonical))
     return Signature(
-        b"%b Credential=%b/%b, SignedHeaders=%b, Signature=%b"
-        % (ALGORITHM, keys.access_key_id, credential_scope(when, scope), headers[1], signed),
+        b"%b Credential=%b, SignedHeaders=%b, Signature=%b" % (ALGORITHM, derived.credential, headers[1], signed),
         signed,
     )
 
@@ -203,10 +232,9 @@ def query_parameters(
 
     `expires` is in seconds. Some services take the token only after signing: then it is left to the caller.
     """
-    credential = b"%b/%b" % (keys.access_key_id, credential_scope(when, scope))
     pairs = [
         (b"X-Amz-Algorithm", ALGORITHM),
-        (b"X-Amz-Credential", credential),
+        (b"X-Amz-Credential", keys.derived(when, scope).credential),
         (b"X-Amz-Date", when.time),
         (b"X-Amz-SignedHeaders", canonical_headers(lines)[1]),
         (b"X-Amz-Expires", b"%d" % expires),
@@ -221,4 +249,5 @@ def sign_query(
 ) -> bytes:
     """The signature over a query that already holds `query_parameters`."""
     canonical = canonical_request(method, path, canonical_query(query), canonical_headers(lines), payload)
-    return signature(keys, when, scope, string_to_sign(when, scope, canonical))
+    derived = keys.derived(when, scope)
+    return signature(derived, string_to_sign(when, derived.scope, canonical))

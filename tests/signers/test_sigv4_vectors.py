@@ -55,9 +55,10 @@ def test_a_request_signed_in_its_header_is_the_published_one_at_every_stage(name
         given.method, path, canonical_query(query), canonical_headers(lowered(lines)), payload
     )
     assert canonical == given.expected("header-canonical-request")
-    text = string_to_sign(when, given.scope, canonical)
+    derived = given.keys.derived(when, given.scope)
+    text = string_to_sign(when, derived.scope, canonical)
     assert text == given.expected("header-string-to-sign")
-    assert signature(given.keys, when, given.scope, text) == given.expected("header-signature")
+    assert signature(derived, text) == given.expected("header-signature")
     signed = sign_header(given.keys, given.scope, when, given.method, path, query, lowered(lines), payload)
     assert signed.signature == given.expected("header-signature")
     assert b"Authorization:" + signed.authorization in given.expected("header-signed-request").split(b"\n")
@@ -74,7 +75,9 @@ def test_a_request_signed_in_its_query_is_the_published_one_at_every_stage(name:
     signing = query + b"&" + added if query else added
     canonical = canonical_request(given.method, path, canonical_query(signing), canonical_headers(lines), payload)
     assert canonical == given.expected("query-canonical-request")
-    assert string_to_sign(when, given.scope, canonical) == given.expected("query-string-to-sign")
+    assert string_to_sign(when, given.keys.derived(when, given.scope).scope, canonical) == given.expected(
+        "query-string-to-sign"
+    )
     signed = sign_query(given.keys, given.scope, when, given.method, path, signing, lines, payload)
     assert signed == given.expected("query-signature")
     sent = b"%b %b?%b" % (given.method, given.target.partition(b"?")[0], signing)
