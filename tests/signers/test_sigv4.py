@@ -103,7 +103,7 @@ def test_a_query_is_recoded_and_sorted_where_botocore_takes_it_as_it_is(query: b
 
 @pytest.mark.parametrize(
     "path",
-    [b"/b/JULY%2027%20TO%2031.zip", b"/a/../b", b"/test%20folder/%25", b"/%C3%A9", b"/a%2Bb", b"/a+b", b"/~-_.", b"//x//",
+    [b"/b/JULY%2027%20TO%2031.zip", b"/a/../b", b"/te%25", b"/%C3%A9", b"/a%2Bb", b"/a+b", b"/~-_.", b"//x//",
      b"/~*'()"],
 )  # fmt: skip
 def test_the_canonical_path_of_s3_is_the_one_on_the_wire_and_of_other_services_encoded_once_more(path: bytes) -> None:
