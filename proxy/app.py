@@ -31,8 +31,9 @@ from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
 from proxy.model import Caller, Destination
 from proxy.opening import open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
-from proxy.pipeline import Pipeline, Snapshot
+from proxy.pipeline import Pipeline
 from proxy.responses.masking import Masks
+from proxy.routing import Snapshot
 from proxy.rules import Rules, load_rules
 from proxy.settings import Settings
 from proxy.settings.files import file_faults

@@ -13,24 +13,23 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 from policies.decide import Allowed, Denied
 from policies.matchers import decode_path
-from policies.policy_set import PolicySet
 from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
-from proxy.catalog import Catalog
 from proxy.credentials.resolve import Resolver
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.responses.delivery import Delivery
 from proxy.responses.kinds import blame_of, kind_of
-from proxy.responses.masking import Masks
 from proxy.responses.problem import render
-from proxy.upstream.exchange import Exchange, Means, Order, Timeouts
+from proxy.routing import REMEMBERED, Snapshot
+from proxy.upstream.exchange import Exchange, Means, Timeouts, Way
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.pool import Pool, PoolKey
@@ -43,13 +42,6 @@ log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
 
 
-class Snapshot(NamedTuple):
-    """What reviewed files say, replaced whole when they change."""
-
-    policies: PolicySet
-    catalog: Catalog
-
-
 class RouteOptions(Protocol):
     """Operational choices by provider or host (`routes:` of the configuration)."""
 
@@ -57,13 +49,14 @@ class RouteOptions(Protocol):
 
 
 class Served(Exchange):
-    """An exchange with what its stages found out, for the audit record."""
+    """An exchange with what its stages found out."""
 
+    chain: Chain
     caller: Caller | None = None
     route: Route | None = None
     allowed: Allowed | None = None
     denied: Denied | None = None
-    credential: str = ""
+    material: Material | None = None
     record: AuditRecord | None = None
 
 
@@ -107,6 +100,7 @@ class Pipeline:
         self._metrics = metrics
         self._in_flight = in_flight
         self._paths = PathTemplates()
+        self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
         self._means = Means(pool, self.relays, self._finished, self._broken)
 
@@ -115,38 +109,45 @@ class Pipeline:
     def begin(self, call: Call, connection: ServerConnection, chain: Chain) -> None:
         """Takes a call from a listener. Its reply, or our refusal, goes to the connection."""
         exchange = Served(call, connection, Delivery(connection, call), self._means)
+        exchange.chain = chain
         self.running.add(exchange)
-        self._guard(exchange, lambda: self._identify(exchange, chain))
+        self._run(exchange, self._identify, call)
 
-    def _identify(self, exchange: Served, chain: Chain) -> None:
+    def _identify(self, exchange: Served, call: Call) -> None:
         exchange.stage = "identity"
         if len(self.running) > self._in_flight:
             raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
-        caller = chain.identify(exchange.call.presented, time.time())
-        self._then(exchange, caller, Caller, lambda known: self._decide(exchange, chain, known))
+        caller = exchange.chain.identify(call.presented, time.time())
+        if isinstance(caller, Caller):
+            self._decide(exchange, caller)
+        else:
+            exchange.later(self._waited(exchange, caller, self._decide))
 
-    def _decide(self, exchange: Served, chain: Chain, caller: Caller) -> None:
+    def _decide(self, exchange: Served, caller: Caller) -> None:
         exchange.stage = "policy"
         exchange.caller = caller
-        snapshot, call = self.snapshot, exchange.call
-        if call.rule:
-            call.destination = _rule_destination(snapshot, caller, call.rule)
-        route = exchange.route = self._route(snapshot, caller, call)
-        provider, operation = route.provider, route.operation
-        name = provider.name if provider is not None else None
-        plan = snapshot.policies.plan(caller.tenant, caller.agent, caller.actor, call.destination, name)
-        verdict = plan.decide(
-            call.method, route.path, operation.name if operation else None, write=_writes(route, call.method)
+        call = exchange.call
+        path = decode_path(call.target.partition(b"?")[0])
+        lead = self.snapshot.lead(caller, call, path)
+        call.destination = lead.destination
+        provider = lead.provider
+        operation = provider.operation(call.method, path) if provider is not None else None
+        route = exchange.route = Route(provider, operation, path)
+        verdict = lead.plan.decide(
+            call.method, path, operation.name if operation is not None else None, write=_writes(route, call.method)
         )
         if isinstance(verdict, Denied):
             exchange.denied = verdict
             self._metrics.policy_decision("denied", "enforce")
             raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
-        self._metrics.policy_decision(*(("would_deny", "warn") if verdict.would_deny else ("allowed", "enforce")))
+        if verdict.would_deny:
+            self._metrics.policy_decision("would_deny", "warn")
+        else:
+            self._metrics.policy_decision("allowed", "enforce")
         exchange.allowed = verdict
-        self._resolve(exchange, chain, caller, route, verdict)
+        self._resolve(exchange, caller, route, verdict)
 
-    def _resolve(self, exchange: Served, chain: Chain, caller: Caller, route: Route, allowed: Allowed) -> None:
+    def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
         exchange.stage = "credential"
         call, use = exchange.call, allowed.credential
         if use is not None and presigned(call.target):
@@ -154,35 +155,96 @@ class Pipeline:
                 raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
             use = None
         if use is None:
-            self._sign(exchange, chain, route, allowed, None)
+            self._sign(exchange, None)
             return
         material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
-        self._then(exchange, material, Material, lambda known: self._sign(exchange, chain, route, allowed, known))
+        if isinstance(material, Material):
+            self._sign(exchange, material)
+        else:
+            exchange.later(self._waited(exchange, material, self._sign))
 
-    def _sign(self, exchange: Served, chain: Chain, route: Route, allowed: Allowed, material: Material | None) -> None:
+    def _sign(self, exchange: Served, material: Material | None) -> None:
         exchange.stage = "sign"
-        call, provider = exchange.call, route.provider
-        injection = material.injection if material is not None else NOTHING
+        call, route, allowed = exchange.call, exchange.route, exchange.allowed
+        assert route is not None
+        assert allowed is not None
+        way = self._way(call.destination, route, allowed)
+        head = self._head(exchange, way, material)
         if material is not None:
-            exchange.credential = material.name
-            exchange.renew = lambda _: self._renew(exchange, chain, route, allowed, material)
-            if allowed.mask and isinstance(material.masks, Masks):
-                exchange.reply_to.mask(material.masks)
-        head = request_bytes(call, injection, provider.pins if provider is not None else (), chain.is_session)
+            exchange.renew = self._renew
         if call.section.websocket or _writes(route, call.method):
             self._audit.opened(self._record(exchange))
-        name, destination = provider.name if provider is not None else "", call.destination
         exchange.send(
-            Order(
-                head=head,
-                key=PoolKey(destination, ""),
-                addresses=lambda: self.addresses.resolve(destination.host, destination.port, allowed.networks),
-                timeouts=self.routes.timeouts(name, destination.host),
-                provider=name,
-                idempotent=route.operation is not None and route.operation.idempotent,
-                trailers_dropped=injection.clears,
-            )
+            head,
+            way,
+            route.operation is not None and route.operation.idempotent,
+            material.injection.clears if material is not None else frozenset(),
         )
+
+    # What the stages need.
+
+    def _run(self, exchange: Served, stage: Callable[[Served, T], None], value: T) -> None:
+        """Runs a stage, and those behind it that need not wait; whatever is raised ends the call."""
+        try:
+            stage(exchange, value)
+        except GatewayError as error:
+            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+        except Exception as error:
+            self._broken(exchange, error)
+            exchange.fail(GatewayError("internal", "The proxy met an error of its own."))
+
+    async def _waited(self, exchange: Served, value: Awaitable[T], stage: Callable[[Served, T], None]) -> None:
+        try:
+            found = await value
+        except GatewayError as error:
+            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            return
+        self._run(exchange, stage, found)
+
+    def _head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
+        """The request as it leaves, and what its reply is searched for."""
+        exchange.material = material
+        if material is None:
+            return request_bytes(exchange.call, NOTHING, way.pins, exchange.chain.is_session)
+        if exchange.allowed is not None and exchange.allowed.mask:
+            exchange.reply_to.mask(material.masks)
+        return request_bytes(exchange.call, material.injection, way.pins, exchange.chain.is_session)
+
+    def _way(self, destination: Destination, route: Route, allowed: Allowed) -> Way:
+        """How calls allowed like this one go out; remembered, since it depends on files alone."""
+        ways = self._ways
+        known = ways.get((destination, id(allowed)))
+        if known is not None and known[0] is allowed:
+            return known[1]
+        provider, networks = route.provider, allowed.networks
+        name = provider.name if provider is not None else ""
+        way = Way(
+            PoolKey(destination, ""),
+            partial(self.addresses.resolve, destination.host, destination.port, networks),
+            self.routes.timeouts(name, destination.host),
+            name,
+            provider.pins if provider is not None else (),
+        )
+        if len(ways) >= REMEMBERED:
+            ways.clear()
+        ways[destination, id(allowed)] = (allowed, way)
+        return way
+
+    async def _renew(self, exchange: Exchange) -> bytes | None:
+        """After a provider's 401: the head with the record as it is now, if that is another one."""
+        assert isinstance(exchange, Served)
+        caller, route, allowed, used = exchange.caller, exchange.route, exchange.allowed, exchange.material
+        assert caller is not None
+        assert route is not None
+        assert allowed is not None
+        assert allowed.credential is not None
+        assert used is not None
+        if not await self._credentials.reread(caller, allowed.credential, used):
+            return None
+        destination = exchange.call.destination
+        found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
+        material = found if isinstance(found, Material) else await found
+        return self._head(exchange, self._way(destination, route, allowed), material)
 
     def tunnel(self, call: Call, connection: ServerConnection, caller: Caller, allowed: Allowed) -> Served:
         """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
@@ -192,60 +254,6 @@ class Pipeline:
         self._metrics.policy_decision("allowed", "enforce")
         self._audit.opened(self._record(exchange))
         return exchange
-
-    # What the stages need.
-
-    def _guard(self, exchange: Served, stage: Callable[[], None]) -> None:
-        try:
-            stage()
-        except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
-        except Exception as error:
-            self._broken(exchange, error)
-            exchange.fail(GatewayError("internal", "The proxy met an error of its own."))
-
-    def _then(self, exchange: Served, value: T | Awaitable[T], kind: type[T], stage: Callable[[T], None]) -> None:
-        """Goes on with a stage's value: at once when it is there, in a task when it has to be waited for."""
-        if isinstance(value, kind):
-            stage(value)
-        else:
-            exchange.later(self._waited(exchange, value, stage))  # type: ignore[arg-type]
-
-    async def _waited(self, exchange: Served, value: Awaitable[T], stage: Callable[[T], None]) -> None:
-        try:
-            found = await value
-        except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
-            return
-        self._guard(exchange, lambda: stage(found))
-
-    @staticmethod
-    def _route(snapshot: Snapshot, caller: Caller, call: Call) -> Route:
-        destination = call.destination
-        path = decode_path(call.target.partition(b"?")[0])
-        provider = snapshot.catalog.find(destination.host, path)
-        if provider is None:
-            dialect = snapshot.policies.dialect(caller.tenant, caller.agent, caller.actor, destination)
-            provider = snapshot.catalog.by_name(dialect) if dialect else None
-        operation = provider.operation(call.method, path) if provider is not None else None
-        return Route(provider, operation, path)
-
-    async def _renew(
-        self, exchange: Served, chain: Chain, route: Route, allowed: Allowed, used: Material
-    ) -> bytes | None:
-        """After a provider's 401: the head with the record as it is now, if that is another one."""
-        caller, use, call = exchange.caller, allowed.credential, exchange.call
-        assert caller is not None
-        assert use is not None
-        if not await self._credentials.reread(caller, use, used):
-            return None
-        found = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
-        material = found if isinstance(found, Material) else await found
-        exchange.credential = material.name
-        if allowed.mask and isinstance(material.masks, Masks):
-            exchange.reply_to.mask(material.masks)
-        pins = route.provider.pins if route.provider is not None else ()
-        return request_bytes(call, material.injection, pins, chain.is_session)
 
     # Ends.
 
@@ -284,7 +292,7 @@ class Pipeline:
             path=self._paths.of(path, operation.path if operation else None),
             rule=(decided.rule or "") if decided is not None else "",
             policy=(decided.policy or "") if decided is not None else "",
-            credential=exchange.credential,
+            credential=exchange.material.name if exchange.material is not None else "",
         )
         return exchange.record
 
@@ -330,14 +338,6 @@ class Pipeline:
         self._audit.write(record)
 
 
-def _rule_destination(snapshot: Snapshot, caller: Caller, rule: str) -> Destination:
-    """Base-URL mode: the host of a rule of this caller's."""
-    found = snapshot.policies.base_url(caller.tenant, caller.agent, caller.actor, rule)
-    if found is None:
-        raise GatewayError("policy_denied", f"No provider, and no rule for this agent, is called {rule!r}.")
-    return Destination(*found)
-
-
 def _writes(route: Route, method: str) -> bool:
     """Whether the call may change something: the catalogue's word, a write where it does not know the operation, and
     the method's meaning where there is no catalogue (RFC 9110 section 9.2.1)."""
@@ -352,7 +352,7 @@ def _close(record: AuditRecord, exchange: Served, duration: float, upstream: flo
     record.status = reply.status
     record.outcome = exchange.outcome
     record.stage = exchange.stage
-    record.credential = exchange.credential
+    record.credential = exchange.material.name if exchange.material is not None else ""
     record.attempts = exchange.attempts
     record.duration_ms = round(duration * 1000, 3)
     record.upstream_ms = round(upstream * 1000, 3)

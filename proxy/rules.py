@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from policies.facts import ProviderFacts, provider_facts
+from policies.facts import ProviderFacts
 from policies.load import PolicyError
 from policies.load import load as load_policies
 from policies.policy_set import PolicySet
@@ -40,6 +40,6 @@ def load_rules(
 
 def _facts(catalog: Catalog) -> dict[str, ProviderFacts]:
     return {
-        name: provider_facts(name, provider.hosts, provider.operation_names)
+        name: ProviderFacts(name, tuple(provider.hosts), frozenset(provider.operation_names))
         for name, provider in catalog.providers.items()
     }

@@ -78,6 +78,13 @@ class Catalog:
                 return provider
         return None
 
+    def shared(self, host: str) -> bool:
+        """Whether the provider at a host depends on the path."""
+        candidates = self._remembered.get(host)
+        if candidates is None:
+            candidates = self._remember(host)
+        return bool(candidates) and any(candidate.base_path != "/" for candidate in candidates)
+
     def _remember(self, host: str) -> tuple[_Candidate, ...]:
         exact = self._exact.get(host, [])
         templates = [_candidate(p, number) for number, p in self._templates if p.sites[number].host.matches(host)]

@@ -47,6 +47,8 @@ class Provider:
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
+    first_host: str = field(init=False)
+    """The exact host that its file names first; "" when all are templates."""
     operation_names: frozenset[str] = field(init=False)
     _index: OperationIndex = field(init=False, repr=False)
 
@@ -54,6 +56,7 @@ class Provider:
         hosts = dict.fromkeys(site.host.text for site in self.sites)
         object.__setattr__(self, "hosts", tuple(hosts))
         object.__setattr__(self, "exact_hosts", frozenset(s.host.text for s in self.sites if s.host.exact))
+        object.__setattr__(self, "first_host", next((host for host in hosts if host in self.exact_hosts), ""))
         object.__setattr__(self, "operation_names", frozenset(operation.name for operation in self.operations))
         object.__setattr__(self, "_index", OperationIndex(self.operations))
 

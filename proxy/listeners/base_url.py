@@ -52,12 +52,9 @@ class BaseUrlListener(Service):
             if not provider.matches(segment.host):
                 raise GatewayError("policy_denied", f"{segment.host} is not a host of {provider.name}.")
             return Destination("https", segment.host, segment.port or 443)
-        if len(provider.exact_hosts) == 1:
-            return Destination("https", next(iter(provider.exact_hosts)), 443)
-        first = next((host for host in provider.hosts if host in provider.exact_hosts), None)
-        if first is None:
+        if not provider.first_host:
             raise GatewayError(
                 "malformed_request",
                 f"{provider.name} has a host for each account: begin the path with /{provider.name}@HOST/.",
             )
-        return Destination("https", first, 443)
+        return Destination("https", provider.first_host, 443)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import yaml
 
+_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
 from proxy.errors import ConfigurationError, Fault
 
 
@@ -40,7 +42,7 @@ def parse(text: str, file: str) -> YamlDocument:
     Raises ConfigurationError for broken syntax, several documents, repeated keys and keys that are not text.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_LOADER)
         faults = [Fault(file, line, message) for line, message in _key_faults(root)]
         if faults:
             raise ConfigurationError(faults)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
+from proxy.upstream.rendering import Pins
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.pool import Addresses, PoolKey
@@ -50,18 +51,27 @@ class Reply(Protocol):
     def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None: ...
 
 
-class Order(NamedTuple):
-    """What the pipeline wants sent."""
+class Way:
+    """How calls to one destination go out; made once and shared by them.
 
-    head: bytes
-    key: PoolKey
-    addresses: Callable[[], Addresses | Awaitable[Addresses]]
-    timeouts: Timeouts
-    provider: str = ""
-    idempotent: bool = False
-    """The catalogue declares the operation so."""
-    trailers_dropped: frozenset[bytes] = frozenset()
-    """Comparable names that a request's trailers must not carry: those of the credential."""
+    `addresses()` gives checked addresses, at once or later. `pins` are header lines added when the caller sent none.
+    """
+
+    __slots__ = ("addresses", "key", "pins", "provider", "timeouts")
+
+    def __init__(
+        self,
+        key: PoolKey,
+        addresses: Callable[[], Addresses | Awaitable[Addresses]],
+        timeouts: Timeouts,
+        provider: str = "",
+        pins: Pins = (),
+    ) -> None:
+        self.key = key
+        self.addresses = addresses
+        self.timeouts = timeouts
+        self.provider = provider
+        self.pins = pins
 
 
 Renew = Callable[["Exchange"], Awaitable[bytes | None]]
@@ -105,7 +115,10 @@ class Exchange:
         self.renew: Renew | None = None
         self._means = means
         self._waits_for_body = False
-        self._order: Order | None = None
+        self._way: Way | None = None
+        self._head = b""
+        self._idempotent = False
+        self._trailers_dropped: frozenset[bytes] = frozenset()
         self._upstream: ClientConnection | None = None
         self._relay: OpaqueRelay | None = None
         self._held: list[bytes] | None = None
@@ -141,18 +154,22 @@ class Exchange:
         if self.reply_to.started:
             self.reply_to.cut()
         else:
-            order = self._order
             self.reply_to.problem(
-                error,
-                provider=order.provider if order else None,
-                idempotent=order.idempotent if order else False,
+                error, provider=self._way.provider if self._way else None, idempotent=self._idempotent
             )
         self._end(outcome)
 
-    def send(self, order: Order) -> None:
+    def send(self, head: bytes, way: Way, idempotent: bool, trailers_dropped: frozenset[bytes]) -> None:
         """Sends the request as soon as a connection is there. A small body of known length is waited for first: what
-        the client never finishes is then never begun upstream, and a body kept whole can be sent again."""
-        self._order = order
+        the client never finishes is then never begun upstream, and a body kept whole can be sent again.
+
+        `idempotent`: the catalogue declares the operation so. `trailers_dropped` are comparable names that a request's
+        trailers must not carry: those of the credential.
+        """
+        self._head = head
+        self._way = way
+        self._idempotent = idempotent
+        self._trailers_dropped = trailers_dropped
         section = self.call.section
         if not section.chunked and section.length is not None and section.length <= EARLY_LIMIT and not section.expect:
             self._held = [self.connection.take_body()]
@@ -162,42 +179,42 @@ class Exchange:
         self._dispatch(fresh=False)
 
     def _dispatch(self, fresh: bool) -> None:
-        order = self._order
-        assert order is not None
+        way = self._way
+        assert way is not None
         self.stage = "exchange"
-        addresses = order.addresses()
+        addresses = way.addresses()
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return
-        found = self._means.pool.take(order.key, addresses, once=not self._repeatable, fresh=fresh)
+        found = self._means.pool.take(way.key, addresses, once=not self._repeatable, fresh=fresh)
         if isinstance(found, ClientConnection):
             self._write(found)
         else:
             self.later(self._dialled(found))
 
     async def _resolve(self, addresses: Awaitable[Addresses], fresh: bool) -> None:
-        order = self._order
-        assert order is not None
-        found = self._means.pool.take(order.key, await addresses, once=not self._repeatable, fresh=fresh)
+        way = self._way
+        assert way is not None
+        found = self._means.pool.take(way.key, await addresses, once=not self._repeatable, fresh=fresh)
         self._write(found if isinstance(found, ClientConnection) else await found)
 
     async def _dialled(self, found: Awaitable[ClientConnection]) -> None:
         self._write(await found)
 
     def _write(self, upstream: ClientConnection) -> None:
-        order, call = self._order, self.call
-        assert order is not None
+        way, call = self._way, self.call
+        assert way is not None
         self._upstream = upstream
         self.attempts += 1
         now = time.monotonic()
         self.sent_at = self.sent_at or now
-        self._deadline = now + order.timeouts.head
+        self._deadline = now + way.timeouts.head
         upstream.begin(self, call.method, call.section.websocket)
         if not call.section.chunked and not call.section.length:
             upstream.request_complete = True
-            upstream.write(order.head)
+            upstream.write(self._head)
             return
-        self._write_with_body(upstream, order.head)
+        self._write_with_body(upstream, self._head)
 
     def _write_with_body(self, upstream: ClientConnection, head: bytes) -> None:
         if self._replayable is not None:
@@ -216,14 +233,13 @@ class Exchange:
         upstream.write(head + body)
 
     def _last_chunk(self, trailers: Headers) -> bytes:
-        dropped = self._order.trailers_dropped if self._order else frozenset()
+        dropped = self._trailers_dropped
         return frame_end([line for line in trailers if line[0].lower().replace(b"_", b"-") not in dropped])
 
     @property
     def _repeatable(self) -> bool:
         """Whether sending the call twice has the effect of sending it once."""
-        order = self._order
-        return self.call.method in SAFE_METHODS or (order is not None and order.idempotent)
+        return self._idempotent or self.call.method in SAFE_METHODS
 
     @property
     def _whole_body_kept(self) -> bool:
@@ -264,8 +280,8 @@ class Exchange:
             self.fail(error)
 
     def _progress(self) -> None:
-        if self._order is not None and not self.reply_to.started:
-            self._deadline = time.monotonic() + self._order.timeouts.head
+        if self._way is not None and not self.reply_to.started:
+            self._deadline = time.monotonic() + self._way.timeouts.head
 
     def client_fault(self, error: GatewayError) -> None:
         """The request turned out malformed under way: the provider must not take what it got for a whole one."""
@@ -281,9 +297,9 @@ class Exchange:
 
     def client_writable(self, writable: bool) -> None:
         upstream = self._upstream
-        if upstream is None or self._order is None:
+        if upstream is None or self._way is None:
             return
-        self._deadline = time.monotonic() + self._order.timeouts.read
+        self._deadline = time.monotonic() + self._way.timeouts.read
         if writable:
             upstream.resume_reading()
         else:
@@ -311,8 +327,8 @@ class Exchange:
             self._abandon_upstream()
             self.later(self._renewed(renew))
             return
-        assert self._order is not None
-        self._deadline = self.first_byte_at + self._order.timeouts.read
+        assert self._way is not None
+        self._deadline = self.first_byte_at + self._way.timeouts.read
         extra = b"Sluicegate-Attempts: %d\r\n" % self.attempts if self.attempts > 1 else b""
         self.reply_to.head(head, bodiless, more, extra)
         if not self.connection.writable and self._upstream is not None:
@@ -323,8 +339,7 @@ class Exchange:
         head = await renew(self)
         if head is None:
             raise GatewayError("credential_rejected", "The provider answered 401 to the tenant's credential.")
-        assert self._order is not None
-        self._order = self._order._replace(head=head)
+        self._head = head
         self._dispatch(fresh=False)
 
     def reply_body(self, payload: bytes) -> None:
@@ -333,8 +348,8 @@ class Exchange:
         except GatewayError as error:
             self.fail(error)
             return
-        assert self._order is not None
-        self._deadline = time.monotonic() + self._order.timeouts.read
+        assert self._way is not None
+        self._deadline = time.monotonic() + self._way.timeouts.read
         if not self.connection.writable and self._upstream is not None:
             self._upstream.pause_reading()
 
@@ -375,7 +390,7 @@ class Exchange:
     def switched(self, head: ReplyHead) -> None:
         upstream = self._upstream
         assert upstream is not None
-        assert self._order is not None
+        assert self._way is not None
         self.first_byte_at = time.monotonic()
         self._deadline = 0.0
         self.reply_to.head(head, True, False, b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
@@ -384,13 +399,13 @@ class Exchange:
 
     def relay(self, client: tuple[Transport, bytes], upstream: tuple[Transport, bytes], cap: int | None = None) -> None:
         """Hands both connections to an opaque relay; the call ends with it."""
-        order = self._order
+        way = self._way
         self._relay = OpaqueRelay(
             client,
             upstream,
             self._relayed,
             cap=cap,
-            idle=order.timeouts.idle if order else Timeouts().idle,
+            idle=way.timeouts.idle if way else Timeouts().idle,
         )
         self._means.relays.add(self._relay)
 

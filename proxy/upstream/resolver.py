@@ -49,7 +49,7 @@ class _Answer:
 
     addresses: tuple[Address, ...]
     expires: float
-    checked: dict[tuple[int, Networks], Dialable] = field(default_factory=dict)
+    checked: dict[tuple[int, int], tuple[Networks, Dialable]] = field(default_factory=dict)
 
 
 class Resolver:
@@ -156,16 +156,17 @@ class Resolver:
         self._answers[host] = answer
 
     def _checked(self, host: str, answer: _Answer, port: int, networks: Networks) -> Dialable:
-        known = answer.checked.get((port, networks))
-        if known is not None:
-            return known
+        # By identity: hashing networks costs more than the rest, and a rule hands in the same tuple every time.
+        known = answer.checked.get((port, id(networks)))
+        if known is not None and known[0] is networks:
+            return known[1]
         if not answer.addresses:
             raise GatewayError("upstream_unreachable", f"The name {host} could not be resolved.")
         for address in answer.addresses:
             check_address(address, port, networks, self._refused, is_local=is_own_address)
         dialable = tuple(_text(address) for address in answer.addresses)
         if len(answer.checked) < 64:  # an agent may try 65,535 ports
-            answer.checked[port, networks] = dialable
+            answer.checked[port, id(networks)] = (networks, dialable)
         return dialable
 
 

@@ -255,17 +255,17 @@ class Product:
         return self._context
 
     def ca_certificate(self) -> str:
-        return (self.folder / "ca" / "ca.crt").read_text()
+        return (self.folder / "ca" / "ca.pem").read_text()
 
-    def client(self, timeout: float = 8.0) -> Client:
+    def client(self, timeout: float = 5.0) -> Client:
         """A connection to the proxy listener."""
         return Client.to(self.proxy, timeout=timeout)
 
-    def base_client(self, timeout: float = 8.0) -> Client:
+    def base_client(self, timeout: float = 5.0) -> Client:
         """A connection to the base-URL listener."""
         return Client.to(self.base, timeout=timeout)
 
-    def tunnel(self, upstream: Upstream, *, host: str | None = None, tls: bool = True, timeout: float = 8.0) -> Client:
+    def tunnel(self, upstream: Upstream, *, host: str | None = None, tls: bool = True, timeout: float = 5.0) -> Client:
         """A CONNECT tunnel to an upstream, with TLS inside when `tls`."""
         client = self.client(timeout)
         name = host or upstream.host

@@ -29,21 +29,23 @@ class Reading:
 
 
 def read(data: bytes) -> Reading:
-    connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 21)
+    """Empty lines before a request are skipped, as RFC 9112 section 2.2 wants."""
     reading = Reading()
-    try:
-        connection.receive_data(data)
-        while (request := _one(connection)) is not None:
-            reading.requests.append(request)
-            connection.send(h11.Response(status_code=200, headers=[("Content-Length", "0")]))
-            connection.send(h11.EndOfMessage())
-            if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
-                break
-            connection.start_next_cycle()
-        if connection.trailing_data[0] or connection.their_state is h11.SEND_BODY:
+    while data := data.lstrip(b"\r\n"):
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 21)
+        try:
+            connection.receive_data(data)
+            request = _one(connection)
+        except h11.RemoteProtocolError:
+            reading.rest = "a fault"
+            return reading
+        if request is None:
             reading.rest = "a part"
-    except h11.RemoteProtocolError:
-        reading.rest = "a fault"
+            return reading
+        reading.requests.append(request)
+        if connection.their_state is h11.MUST_CLOSE or request.method == b"CONNECT":
+            return reading
+        data = connection.trailing_data[0]
     return reading
 
 

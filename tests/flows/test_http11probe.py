@@ -11,6 +11,7 @@ import random
 import re
 import socket
 import ssl
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -32,6 +33,8 @@ WAYS = ("absolute-form", "base-url", "plain tunnel", "tls tunnel")
 LANES = 6
 """Cases run side by side, each on an upstream of its own, so that bytes are told apart."""
 HANG = 5.0
+NAMES_NO_RESOURCE = {"COMP-OPTIONS-STAR"}
+"""`OPTIONS *` asks about a server as a whole: no policy can decide it."""
 REQUEST_LINE = re.compile(rb"\A((?:\r\n)?[^\s]+ )(/[^\r\n]*)(?= HTTP/)", re.DOTALL)
 
 
@@ -158,6 +161,8 @@ def run(product: Product, way: str, lane: Lane, case: dict[str, Any]) -> Trial:
             trial.hung = True
         except (OSError, ssl.SSLError):
             pass
+    if not trial.statuses:
+        time.sleep(0.1)
     settle(upstream)
     trial.upstream = [bytes(connection.received) for connection in upstream.connections if connection.received]
     return trial
@@ -166,7 +171,8 @@ def run(product: Product, way: str, lane: Lane, case: dict[str, Any]) -> Trial:
 def converse(client: Client, trial: Trial) -> None:
     for payload in trial.sent:
         client.send_quietly(payload)
-        if read_as(payload).rest == "a part" and not read_as(payload).requests:
+        meant = read(payload)
+        if not meant.requests and meant.rest != "a fault":
             break
         if not next_status(client, trial, payload):
             return
@@ -183,10 +189,6 @@ def next_status(client: Client, trial: Trial, payload: bytes) -> bool:
     except (PeerEnded, AssertionError):
         return False
     return True
-
-
-def read_as(payload: bytes) -> Reading:
-    return read(payload)
 
 
 def settle(upstream: Upstream) -> None:
@@ -227,7 +229,7 @@ def wrong_refusal(case: dict[str, Any], way: str, meant: Reading, trial: Trial) 
     accepted = any(200 <= status < 300 for status in trial.statuses)
     if wanted.startswith("Exact(4") and (accepted or trial.upstream):
         return f"must be refused: {trial.statuses} {trial.upstream}"
-    if wanted == "Range2xx" and not accepted:
+    if wanted == "Range2xx" and not accepted and case["id"] not in NAMES_NO_RESOURCE:
         return f"must be accepted: {trial.statuses}"
     refused_at_once = trial.statuses[:1] and 400 <= trial.statuses[0] < 500
     if refused_at_once and trial.upstream:

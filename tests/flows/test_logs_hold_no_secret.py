@@ -73,6 +73,7 @@ def test_a_secret_in_a_request_is_written_nowhere(flow: Flow, place: str, name: 
 
 def test_a_secret_in_the_userinfo_of_a_target_is_written_nowhere(flow: Flow) -> None:
     """B40, and it is not sent."""
+    flow.alive.forget()
     with flow.product.client() as client:
         target = f"http://user:{CALLERS}@{flow.alive.authority}/"
         client.send(f"GET {target} HTTP/1.1\r\nHost: {flow.alive.authority}\r\n\r\n".encode())

@@ -22,13 +22,19 @@ SECRET = 'sk-live/"quoted"+&=0123456789abcdef'
 USER = "robot"
 
 
+def inside_base64(before: bytes, raw: bytes) -> bytes:
+    """The characters that `raw` alone decides when it is encoded after other bytes and before more."""
+    first, last = -(-8 * len(before) // 6), 8 * (len(before) + len(raw)) // 6
+    return base64.b64encode(before + raw + b"zzz")[first:last]
+
+
 def renderings(secret: str, user: str = USER) -> dict[str, bytes]:
     raw = secret.encode()
     return {
         "raw": raw,
         "base64": base64.b64encode(raw),
-        "base64 after one byte": base64.b64encode(b"x" + raw)[4:-4],
-        "base64 after two bytes": base64.b64encode(b"xy" + raw)[4:-4],
+        "base64 after one byte": inside_base64(b"x", raw),
+        "base64 after two bytes": inside_base64(b"xy", raw),
         "base64url": base64.urlsafe_b64encode(raw).rstrip(b"="),
         "basic": base64.b64encode(user.encode() + b":" + raw),
         "percent": quote(secret, safe="").encode(),

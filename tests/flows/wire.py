@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-TIMEOUT = 8.0
+TIMEOUT = 5.0
 Lines = list[tuple[bytes, bytes]]
 
 

@@ -1,0 +1,73 @@
+"""Where a call leads: provider, policy plan and way out, looked up in what reviewed files say (pure, remembered).
+
+A snapshot is replaced whole when files change, and everything remembered goes with it; nothing is invalidated piecemeal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from policies.decide import Plan
+from policies.policy_set import PolicySet
+from proxy.catalog import Catalog, Provider
+from proxy.errors import GatewayError
+from proxy.model import Call, Caller, Destination
+
+REMEMBERED: Final = 4_096
+
+
+class Lead:
+    """What holds for every call of one caller to one destination.
+
+    `provider` is None where the catalogue has none; with `by_path` it depends on the path, and so does the plan.
+    """
+
+    __slots__ = ("by_path", "destination", "plan", "provider")
+
+    def __init__(self, destination: Destination, provider: Provider | None, plan: Plan, by_path: bool) -> None:
+        self.destination = destination
+        self.provider = provider
+        self.plan = plan
+        self.by_path = by_path
+
+
+class Snapshot:
+    """Policies and catalogue, read together."""
+
+    def __init__(self, policies: PolicySet, catalog: Catalog) -> None:
+        self.policies = policies
+        self.catalog = catalog
+        self._leads: dict[tuple[str, str, str, Destination | str], Lead] = {}
+
+    def lead(self, caller: Caller, call: Call, path: str | None) -> Lead:
+        """The lead of a call whose caller is known. Raises `policy_denied` for a base-URL rule that does not exist."""
+        key = (caller.tenant, caller.agent, caller.actor, call.rule or call.destination)
+        known = self._leads.get(key)
+        if known is not None and not known.by_path:
+            return known
+        destination = self._rule_destination(caller, call.rule) if call.rule else call.destination
+        return self._found(key, caller, destination, path)
+
+    def _found(
+        self, key: tuple[str, str, str, Destination | str], caller: Caller, destination: Destination, path: str | None
+    ) -> Lead:
+        policies = self.policies
+        provider = self.catalog.find(destination.host, path)
+        by_path = self.catalog.shared(destination.host)
+        if provider is None and not by_path:
+            dialect = policies.dialect(caller.tenant, caller.agent, caller.actor, destination)
+            provider = self.catalog.by_name(dialect) if dialect else None
+        name = provider.name if provider is not None else None
+        plan = policies.plan(caller.tenant, caller.agent, caller.actor, destination, name)
+        lead = Lead(destination, provider, plan, by_path)
+        if len(self._leads) >= REMEMBERED:
+            self._leads.clear()
+        self._leads[key] = lead
+        return lead
+
+    def _rule_destination(self, caller: Caller, rule: str) -> Destination:
+        """Base-URL mode: the host of a rule of this caller's."""
+        found = self.policies.base_url(caller.tenant, caller.agent, caller.actor, rule)
+        if found is None:
+            raise GatewayError("policy_denied", f"No provider, and no rule for this agent, is called {rule!r}.")
+        return Destination(*found)
