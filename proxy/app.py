@@ -50,6 +50,7 @@ from proxy.wire.pool import Pool, PoolKey, PoolSizes
 from proxy.wire.server_connection import Patience
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+from signers.table import SIGNERS
 
 log = logging.getLogger("sluicegate")
 
@@ -111,6 +112,7 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
+            signers=SIGNERS,
         )
         self.addresses = AddressResolver()
         self.limits = _limits(settings)

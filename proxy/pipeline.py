@@ -32,11 +32,13 @@ from proxy.routing import REMEMBERED, Snapshot
 from proxy.upstream.exchange import Exchange, Means, Timeouts, Way
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.sealing import Seal, Skews
 from proxy.wire.pool import Pool, PoolKey
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
 from signers.edit import presigned
+from signers.signing import Signing
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
@@ -102,6 +104,7 @@ class Pipeline:
         self._paths = PathTemplates()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
+        self._skews: Skews = {}
         self._means = Means(pool, self.relays, self._finished, self._broken)
 
     # The path, from top to bottom.
@@ -208,7 +211,18 @@ class Pipeline:
             return request_bytes(exchange.call, NOTHING, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
             exchange.reply_to.mask(material.masks)
+        if material.signing is not None:
+            return self._seal(exchange, way, material.signing)
         return request_bytes(exchange.call, material.injection, way.pins, exchange.chain.is_session)
+
+    def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
+        """A credential that signs makes the head itself, for each attempt."""
+        use = exchange.allowed.credential if exchange.allowed is not None else None
+        assert use is not None
+        exchange.seal = Seal(
+            exchange.call, signing, way.pins, exchange.chain.is_session, self._skews, use.region, use.service
+        )
+        return b""
 
     def _way(self, destination: Destination, route: Route, allowed: Allowed) -> Way:
         """How calls allowed like this one go out; remembered, since it depends on files alone."""

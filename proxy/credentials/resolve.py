@@ -18,6 +18,7 @@ from proxy.credentials.store import Store
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
 from signers.placement import Injection, Placement
+from signers.signing import Signing
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +58,9 @@ class Prepare(Protocol):
     ) -> Injection: ...
 
 
+Signer = Callable[[Mapping[str, Value], Placement | None], Signing]
+
+
 class Prepared(NamedTuple):
     """Material made for one provider object: a reloaded catalogue brings a new object, and so new material."""
 
@@ -73,6 +77,7 @@ class Resolver:
     paths    where records stand
     limits   of the cache
     masks_of    prepares the secret's renderings for the search through replies
+    signers     by kind: makes what signs each request, for kinds that cannot be prepared (signers.table)
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
     """
@@ -87,12 +92,14 @@ class Resolver:
         limits: CacheLimits | None = None,
         on_read: OnRead = lambda path, result, caller: None,
         masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
+        signers: Mapping[str, Signer] | None = None,
         on_request: OnRequest = lambda result, seconds: None,
     ) -> None:
         self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
         self._entries = self._cache.entries
         self._prepare = prepare
         self._masks_of = masks_of
+        self._signers = signers or {}
         self._paths = paths or PathTemplates()
         self._warm = 0
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -212,8 +219,13 @@ class Resolver:
     def _make(self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None) -> Material:
         record = loaded.record
         placement = _placement(use, provider, record.kind)
+        signer, signing = self._signers.get(record.kind), None
         try:
-            injection = self._prepare(record.kind, record.fields, placement, provider.positions if provider else ())
+            if signer is not None:
+                signing = signer(record.fields, placement)
+                injection = Injection(clears=signing.clears, masks=signing.masks)
+            else:
+                injection = self._prepare(record.kind, record.fields, placement, provider.positions if provider else ())
             hosts = record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
         except ValueError as error:
             log.warning("unusable record %s: %s", entry.path, error)
@@ -221,7 +233,7 @@ class Resolver:
                 "credential_missing", f"{_subject(entry)} is stored, but does not fit this rule or provider."
             ) from None
         masks = self._masks_of(injection.masks) if injection.masks else None
-        return Material(_label(use, loaded), hosts, injection, record.expires, masks)
+        return Material(_label(use, loaded), hosts, injection, record.expires, masks, signing)
 
 
 def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
 from proxy.upstream.rendering import Pins
+from proxy.upstream.sealing import Seal
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.pool import Addresses, PoolKey
@@ -113,6 +114,7 @@ class Exchange:
         self.first_byte_at = 0.0
         self.task: asyncio.Task[None] | None = None
         self.renew: Renew | None = None
+        self.seal: Seal | None = None
         self._means = means
         self._waits_for_body = False
         self._way: Way | None = None
@@ -124,6 +126,8 @@ class Exchange:
         self._held: list[bytes] | None = None
         self._replayable: bytes | None = None
         self._deadline = 0.0
+        self._chunked = False
+        self._hold = 0
         connection.hop = self
 
     # The pipeline.
@@ -171,11 +175,38 @@ class Exchange:
         self._idempotent = idempotent
         self._trailers_dropped = trailers_dropped
         section = self.call.section
+        self._chunked = section.chunked
+        if self.seal is not None:
+            self._send_sealed(self.seal.need.hold)
+            return
         if not section.chunked and section.length is not None and section.length <= EARLY_LIMIT and not section.expect:
             self._held = [self.connection.take_body()]
             if not self.connection.body_complete:
                 self._waits_for_body = True
                 return
+        self._dispatch(fresh=False)
+
+    def _send_sealed(self, hold: int) -> None:
+        """A body that a signature covers is waited for, up to `hold` bytes; so is a small one, as for any call."""
+        section = self.call.section
+        small = not section.chunked and section.length is not None and section.length <= EARLY_LIMIT
+        if not (section.chunked or section.length) or not (hold or (small and not section.expect)):
+            self._dispatch(fresh=False)
+            return
+        self._hold, self._chunked = max(hold, EARLY_LIMIT), False
+        self._held, self._waits_for_body = [], True
+        if section.expect and self.call.minor and not self.connection.body_complete:
+            self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")  # nobody upstream can ask for it yet
+        self.client_body(self.connection.take_body())
+        if self._waits_for_body and self.connection.body_complete:
+            self._waits_for_body = False
+            self._dispatch(fresh=False)
+
+    def _overflowed(self, seal: Seal) -> None:
+        """More than may be held: it goes out now and the rest as it comes, if the signer can do with that."""
+        seal.overflow()
+        self._waits_for_body, self._chunked = False, self.call.section.chunked
+        self.connection.pause_body()
         self._dispatch(fresh=False)
 
     def _dispatch(self, fresh: bool) -> None:
@@ -210,6 +241,9 @@ class Exchange:
         self.sent_at = self.sent_at or now
         self._deadline = now + way.timeouts.head
         upstream.begin(self, call.method, call.section.websocket)
+        if self.seal is not None:
+            self._write_sealed(upstream, self.seal)
+            return
         if not call.section.chunked and not call.section.length:
             upstream.request_complete = True
             upstream.write(self._head)
@@ -232,6 +266,39 @@ class Exchange:
         upstream.request_complete = complete
         upstream.write(head + body)
 
+    def _write_sealed(self, upstream: ClientConnection, seal: Seal) -> None:
+        """Signed anew for each attempt, over the body as far as it is here."""
+        section, connection = self.call.section, self.connection
+        complete = connection.body_complete
+        if self._replayable is None:
+            early = self._held if self._held is not None else [connection.take_body()]
+            body = b"".join(early)
+            overflowed = self._hold < 0
+            if complete and not overflowed and (self._held is not None or not (section.chunked or section.length)):
+                self._replayable = body
+            self._held = None
+        else:
+            body = self._replayable
+        self.bytes_in = len(body)
+        head = seal.head(self._replayable)
+        payload = seal.piece(body) + (seal.end() if complete else b"")
+        if self._chunked and payload:
+            payload = frame(payload)
+        if complete and self._chunked:
+            payload += self._last_chunk(connection.trailers)
+        upstream.request_complete = complete
+        upstream.write(head + payload)
+        if not complete:
+            connection.resume_body()
+
+    def _sealed_piece(self, seal: Seal, payload: bytes, *, last: bool = False) -> bytes:
+        """A piece of a streamed body as the signer wants it; b"" too when the call had to be given up for it."""
+        try:
+            return seal.piece(payload) + (seal.end() if last else b"")
+        except GatewayError as error:
+            self.fail(error)
+            return b""
+
     def _last_chunk(self, trailers: Headers) -> bytes:
         dropped = self._trailers_dropped
         return frame_end([line for line in trailers if line[0].lower().replace(b"_", b"-") not in dropped])
@@ -249,17 +316,31 @@ class Exchange:
     # The client's connection (Hop).
 
     def client_body(self, payload: bytes) -> None:
-        if self._waits_for_body and self._held is not None:
+        if self._held is not None and self._upstream is None:
             self._held.append(payload)
+            if self.seal is not None:
+                self._hold_less(self.seal, len(payload))
             return
         self.bytes_in += len(payload)
         upstream = self._upstream
         if upstream is None:
             return
-        upstream.write(frame(payload) if self.call.section.chunked else payload)
+        if self.seal is not None:
+            payload = self._sealed_piece(self.seal, payload)
+            if not payload:
+                return
+        upstream.write(frame(payload) if self._chunked else payload)
         self._progress()
         if not upstream.writable:
             self.connection.pause_body()
+
+    def _hold_less(self, seal: Seal, size: int) -> None:
+        self._hold -= size
+        if self._hold < 0 and self._waits_for_body:
+            try:
+                self._overflowed(seal)
+            except GatewayError as error:
+                self.fail(error)
 
     def client_body_end(self, trailers: Headers) -> None:
         upstream = self._upstream
@@ -268,7 +349,13 @@ class Exchange:
                 self._waits_for_body = False
                 self._attempt(fresh=False)
             return
-        if self.call.section.chunked:
+        if self.seal is not None:
+            rest = self._sealed_piece(self.seal, b"", last=True)
+            if self.over:
+                return
+            if rest:
+                upstream.write(frame(rest) if self._chunked else rest)
+        if self._chunked:
             upstream.write(self._last_chunk(trailers))
         upstream.request_complete = True
         self._progress()
@@ -326,6 +413,10 @@ class Exchange:
             renew, self.renew = self.renew, None
             self._abandon_upstream()
             self.later(self._renewed(renew))
+            return
+        if self.seal is not None and self.seal.again(head) and self._whole_body_kept:
+            self._abandon_upstream()
+            self._attempt(fresh=False)
             return
         assert self._way is not None
         self._deadline = self.first_byte_at + self._way.timeouts.read
