@@ -90,7 +90,7 @@ class HeaderSection:
     expect      `Expect: 100-continue` stands among the lines
     websocket   an upgrade to websocket is asked for
     suspects    some value may be a session token and has to be looked at before it leaves
-    memo        the last rendering: (what it depends on, bytes); see proxy/upstream/rendering.py
+    memo        the last rendering: (what it depends on …, bytes); see proxy/upstream/rendering.py
     """
 
     __slots__ = (
@@ -118,17 +118,53 @@ class HeaderSection:
         self.websocket = False
         self.suspects = False
         self.presented = Presented()
-        self.memo: tuple[object, bytes] | None = None
+        self.memo: tuple[object, object, object, object, bytes] | None = None
 
 
-class RequestHead(NamedTuple):
-    """A request line with its header section, framing judged."""
+class Place(NamedTuple):
+    """What a listener read out of a request line and Host: where the call goes."""
 
-    method: str
+    destination: Destination
     target: bytes
-    """Request target as received, whatever its form."""
-    minor: int
-    section: HeaderSection
+    """Origin-form request target as it will be sent, byte for byte."""
+    path: str | None
+    """Decoded path; None when it is ambiguous (policies.matchers.decode_path)."""
+    segment: str = ""
+    """Base-URL mode: the first path segment, so that Link and Location can point back."""
+    rule: str = ""
+    """Base-URL mode: the rule whose own host is the destination, filled in once the caller is known."""
+    front: bytes = b""
+    """Base-URL mode: scheme and authority under which the client reached us."""
+
+
+class RequestLine:
+    """A judged request line. Kept with the connection while it repeats, as agents call the same few endpoints.
+
+    `target` is as received, whatever its form; `memo` is what a listener made of it: (what it depends on, Place).
+    """
+
+    __slots__ = ("memo", "method", "minor", "target")
+
+    def __init__(self, method: str, target: bytes, minor: int) -> None:
+        self.method = method
+        self.target = target
+        self.minor = minor
+        self.memo: tuple[object, Place] | None = None
+
+
+class RequestHead:
+    """A request line with its header section, framing judged. `raw` are the bytes it was made from."""
+
+    __slots__ = ("line", "line_raw", "raw", "section", "section_raw")
+
+    def __init__(
+        self, raw: bytes, line: RequestLine, line_raw: bytes, section: HeaderSection, section_raw: bytes
+    ) -> None:
+        self.raw = raw
+        self.line = line
+        self.line_raw = line_raw
+        self.section = section
+        self.section_raw = section_raw
 
 
 class Call(msgspec.Struct, gc=False):
@@ -138,21 +174,14 @@ class Call(msgspec.Struct, gc=False):
     listener: ListenerKind
     method: str
     destination: Destination
-    target: bytes
-    """Origin-form request target as it will be sent, byte for byte."""
+    place: Place
     section: HeaderSection
     started: float
     """Seconds of the monotonic clock."""
-    minor: int = 1
+    minor: int
     """The client's HTTP/1.x."""
-    presented: Presented = Presented()
+    presented: Presented
     """Tokens of this call; inside a tunnel those of its CONNECT, unless the call has its own."""
-    segment: str = ""
-    """Base-URL mode: the first path segment, so that Link and Location can point back."""
-    rule: str = ""
-    """Base-URL mode: the rule whose own host is the destination, filled in once the caller is known."""
-    front: bytes = b""
-    """Base-URL mode: scheme and authority under which the client reached us."""
 
 
 class Route(NamedTuple):

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from policies.decide import Allowed, Denied
-from policies.matchers import decode_path
 from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
@@ -130,8 +129,8 @@ class Pipeline:
         exchange.stage = "policy"
         exchange.caller = caller
         call = exchange.call
-        path = decode_path(call.target.partition(b"?")[0])
-        lead = self.snapshot.lead(caller, call, path)
+        path = call.place.path
+        lead = self.snapshot.lead(caller, call.place)
         call.destination = lead.destination
         provider = lead.provider
         operation = provider.operation(call.method, path) if provider is not None else None
@@ -141,19 +140,19 @@ class Pipeline:
         )
         if isinstance(verdict, Denied):
             exchange.denied = verdict
-            self._metrics.policy_decision("denied", "enforce")
+            self._metrics.denied += 1
             raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
         if verdict.would_deny:
-            self._metrics.policy_decision("would_deny", "warn")
+            self._metrics.would_deny += 1
         else:
-            self._metrics.policy_decision("allowed", "enforce")
+            self._metrics.allowed += 1
         exchange.allowed = verdict
         self._resolve(exchange, caller, route, verdict)
 
     def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
         exchange.stage = "credential"
         call, use = exchange.call, allowed.credential
-        if use is not None and presigned(call.target):
+        if use is not None and presigned(call.place.target):
             if not allowed.presigned:
                 raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
             use = None
@@ -208,12 +207,12 @@ class Pipeline:
         """The request as it leaves, and what its reply is searched for."""
         exchange.material = material
         if material is None:
-            return request_bytes(exchange.call, NOTHING, way.pins, exchange.chain.is_session)
+            return request_bytes(exchange.call, NOTHING, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
             exchange.reply_to.mask(material.masks)
         if material.signing is not None:
             return self._seal(exchange, way, material.signing)
-        return request_bytes(exchange.call, material.injection, way.pins, exchange.chain.is_session)
+        return request_bytes(exchange.call, material.injection, way.authority, way.pins, exchange.chain.is_session)
 
     def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
         """A credential that signs makes the head itself, for each attempt."""
@@ -265,7 +264,7 @@ class Pipeline:
         exchange = Served(call, connection, Delivery(connection, call), self._means)
         exchange.caller, exchange.allowed = caller, allowed
         self.running.add(exchange)
-        self._metrics.policy_decision("allowed", "enforce")
+        self._metrics.allowed += 1
         self._audit.opened(self._record(exchange))
         return exchange
 
@@ -283,15 +282,12 @@ class Pipeline:
         duration = now - exchange.call.started
         _close(record, exchange, duration, upstream)
         self._metrics.call_closed(record, duration, upstream)
-        if exchange.attempts:
-            self._metrics.attempt(record.provider, record.outcome)
         self._audit.write(record)
 
     def _record(self, exchange: Served) -> AuditRecord:
         call, caller, route, allowed = exchange.call, exchange.caller, exchange.route, exchange.allowed
         operation = route.operation if route is not None else None
         decided = allowed if allowed is not None else exchange.denied
-        path = route.path if route is not None else decode_path(call.target.partition(b"?")[0])
         exchange.record = AuditRecord(
             time=self._audit.clock.stamp(time.time()),
             call_id=call.call_id,
@@ -303,7 +299,7 @@ class Pipeline:
             operation=operation.name if operation else "",
             method=call.method,
             host=call.destination.host,
-            path=self._paths.of(path, operation.path if operation else None),
+            path=self._paths.of(call.place.path, operation.path if operation else None),
             rule=(decided.rule or "") if decided is not None else "",
             policy=(decided.policy or "") if decided is not None else "",
             credential=exchange.material.name if exchange.material is not None else "",

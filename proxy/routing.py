@@ -11,7 +11,7 @@ from policies.decide import Plan
 from policies.policy_set import PolicySet
 from proxy.catalog import Catalog, Provider
 from proxy.errors import GatewayError
-from proxy.model import Call, Caller, Destination
+from proxy.model import Caller, Destination, Place
 
 REMEMBERED: Final = 4_096
 
@@ -39,14 +39,14 @@ class Snapshot:
         self.catalog = catalog
         self._leads: dict[tuple[str, str, str, Destination | str], Lead] = {}
 
-    def lead(self, caller: Caller, call: Call, path: str | None) -> Lead:
+    def lead(self, caller: Caller, place: Place) -> Lead:
         """The lead of a call whose caller is known. Raises `policy_denied` for a base-URL rule that does not exist."""
-        key = (caller.tenant, caller.agent, caller.actor, call.rule or call.destination)
+        key = (caller.tenant, caller.agent, caller.actor, place.rule or place.destination)
         known = self._leads.get(key)
         if known is not None and not known.by_path:
             return known
-        destination = self._rule_destination(caller, call.rule) if call.rule else call.destination
-        return self._found(key, caller, destination, path)
+        destination = self._rule_destination(caller, place.rule) if place.rule else place.destination
+        return self._found(key, caller, destination, place.path)
 
     def _found(
         self, key: tuple[str, str, str, Destination | str], caller: Caller, destination: Destination, path: str | None

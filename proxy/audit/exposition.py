@@ -40,11 +40,11 @@ class MetricsCollector(Collector):
         durations, upstream = m.call_durations()
         yield _histogram("call_duration_seconds", "From a call's head to its last byte.", labels, durations)
         yield _histogram("upstream_duration_seconds", "Of that, from the first byte sent upstream.", labels, upstream)
-        yield _counter("attempts", "Requests sent, repeats included.", ("provider", "result"), m.attempts.items())
+        yield _counter("attempts", "Requests sent, repeats included.", ("provider", "result"), m.attempts().items())
 
     def _decisions(self) -> Iterator[Metric]:
         m = self._metrics
-        yield _counter("policy_decisions", "Decisions.", ("decision", "mode"), m.policy_decisions.items())
+        yield _counter("policy_decisions", "Decisions.", ("decision", "mode"), m.policy_decisions().items())
         yield _counter(
             "credential_resolutions", "Credentials looked up.", ("source", "result"), m.credential_resolutions().items()
         )

@@ -50,13 +50,14 @@ class Histogram:
 class CallSeries:
     """What is counted for calls with equal labels: counts per bucket of CALL_BUCKETS, and sums in seconds."""
 
-    __slots__ = ("duration_counts", "duration_total", "upstream_counts", "upstream_total")
+    __slots__ = ("attempts", "duration_counts", "duration_total", "upstream_counts", "upstream_total")
 
     def __init__(self) -> None:
         self.duration_counts = [0] * (len(CALL_BUCKETS) + 1)
         self.duration_total = 0.0
         self.upstream_counts = [0] * (len(CALL_BUCKETS) + 1)
         self.upstream_total = 0.0
+        self.attempts = 0
 
     @property
     def count(self) -> int:
@@ -76,8 +77,9 @@ class Metrics:
         self.version = version
         self.providers = frozenset(providers)
         self.calls: dict[tuple[str, str, str, str, str], CallSeries] = {}
-        self.attempts: dict[tuple[str, str], int] = {}
-        self.policy_decisions: dict[tuple[str, str], int] = {}
+        self.allowed = 0
+        self.denied = 0
+        self.would_deny = 0
         self.store_requests: dict[tuple[str, str, str], int] = {}
         self.store_duration: dict[tuple[str, str, str], Histogram] = {}
         self.policy_reloads: dict[str, int] = {}
@@ -97,6 +99,7 @@ class Metrics:
         if upstream_s:
             series.upstream_counts[bisect_left(CALL_BUCKETS, upstream_s)] += 1
             series.upstream_total += upstream_s
+        series.attempts += record.attempts
 
     def call_durations(self) -> tuple[dict[tuple[str, str], Histogram], dict[tuple[str, str], Histogram]]:
         """Durations of calls, and of their upstream part, by (listener, provider)."""
@@ -107,13 +110,22 @@ class Metrics:
             upstream.setdefault(key[:2], Histogram(CALL_BUCKETS)).add(series.upstream_counts, series.upstream_total)
         return whole, upstream
 
-    def attempt(self, provider: str, result: str) -> None:
-        """Count one request sent to an upstream, or one that could not be sent."""
-        _add(self.attempts, (self.label(provider), result))
+    def attempts(self) -> dict[tuple[str, str], int]:
+        """Requests sent upstream, repeats included, by (provider, the call's outcome)."""
+        sent: dict[tuple[str, str], int] = {}
+        for (_, provider, outcome, _, _), series in self.calls.items():
+            if series.attempts:
+                sent[provider, outcome] = sent.get((provider, outcome), 0) + series.attempts
+        return sent
 
-    def policy_decision(self, decision: str, mode: str) -> None:
-        """Count a decision ("allowed", "denied", "would_deny") and the mode it was made in ("enforce", "warn")."""
-        _add(self.policy_decisions, (decision, mode))
+    def policy_decisions(self) -> dict[tuple[str, str], int]:
+        """Decisions by (decision, mode)."""
+        counts = {
+            ("allowed", "enforce"): self.allowed,
+            ("denied", "enforce"): self.denied,
+            ("would_deny", "warn"): self.would_deny,
+        }
+        return {key: count for key, count in counts.items() if count}
 
     def store_request(self, store: str, operation: str, result: str, seconds: float) -> None:
         """Count one request to a credential store and how long it took."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from policies.matchers import decode_path
 from proxy.errors import GatewayError
 from proxy.listeners.service import Service
 from proxy.listeners.target import base_url_segment, parse_host, split_segment
-from proxy.model import Destination, RequestHead
+from proxy.model import Destination, Place, RequestHead, RequestLine
 from proxy.wire.server_connection import ServerConnection
 
 _UNPLACED: Final = Destination("https", "", 443)
@@ -23,22 +24,31 @@ class BaseUrlListener(Service):
     scheme = b"http"
 
     def request(self, head: RequestHead, connection: ServerConnection) -> None:
-        try:
-            if head.method == "CONNECT":
-                raise GatewayError("malformed_request", "This port takes base URLs; CONNECT belongs to the proxy port.")
-            host = head.section.host or b""
-            if host:
-                parse_host(host)
-            raw, target = base_url_segment(head.target)
-            destination = self._destination(raw)
-        except GatewayError as error:
-            self.refuse(error, connection)
-            return
-        call = self.call(head, connection, destination or _UNPLACED, target)
-        call.segment = raw
-        call.rule = "" if destination else raw
-        call.front = self.scheme + b"://" + host if host else b""
-        self.pipeline.begin(call, connection, self.chain)
+        line, host, snapshot = head.line, head.section.host, self.pipeline.snapshot
+        memo = line.memo
+        if memo is None or memo[0] != (host, snapshot):
+            try:
+                memo = line.memo = ((host, snapshot), self._place(line, host))
+            except GatewayError as error:
+                self.refuse(error, connection)
+                return
+        self.pipeline.begin(self.call(head, connection, memo[1]), connection, self.chain)
+
+    def _place(self, line: RequestLine, host: bytes | None) -> Place:
+        if line.method == "CONNECT":
+            raise GatewayError("malformed_request", "This port takes base URLs; CONNECT belongs to the proxy port.")
+        if host:
+            parse_host(host)
+        raw, target = base_url_segment(line.target)
+        destination = self._destination(raw)
+        return Place(
+            destination or _UNPLACED,
+            target,
+            decode_path(target.partition(b"?")[0]),
+            raw,
+            "" if destination else raw,
+            self.scheme + b"://" + host if host else b"",
+        )
 
     def _destination(self, raw: str) -> Destination | None:
         """The destination of a segment that names a provider; None when it may name a rule."""

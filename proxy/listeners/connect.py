@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 from typing import Final
 
 from policies.decide import Allowed, Denied
+from policies.matchers import decode_path
 from proxy.errors import GatewayError
 from proxy.listeners.certificate_authority import CertificateAuthority
 from proxy.listeners.client_hello import (
@@ -27,7 +28,7 @@ from proxy.listeners.client_hello import (
 from proxy.listeners.opaque import OpaqueTunnel
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.target import check_host, check_origin_form, names_host, parse_connect, parse_host
-from proxy.model import Caller, Destination, Presented, RequestHead
+from proxy.model import Caller, Destination, Place, Presented, RequestHead, RequestLine
 from proxy.pipeline import Pipeline
 from proxy.upstream.dial import Dialler
 from proxy.wire.server_connection import ServerConnection
@@ -62,7 +63,7 @@ class Connect:
 
     def request(self, head: RequestHead, connection: ServerConnection, listener: Service) -> None:
         """Decides whether a tunnel is opened at all. Raises GatewayError when it is not."""
-        host, port = parse_connect(head.target)
+        host, port = parse_connect(head.line.target)
         if head.section.host is not None:
             _check_connect_host(head.section.host, host, port)
         presented = head.section.presented
@@ -97,7 +98,7 @@ class Connect:
         if isinstance(verdict, Denied):
             raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
         if isinstance(verdict, Allowed):
-            call = listener.call(head, connection, Destination("https", host, port), b"/")
+            call = listener.call(head, connection, Place(Destination("https", host, port), b"/", "/"))
             OpaqueTunnel(self.pipeline, self.dialler, call, connection, caller, verdict).open()
             return
         connection.write(ESTABLISHED)
@@ -295,19 +296,25 @@ class Inside(Service):
         self._presented = presented
 
     def request(self, head: RequestHead, connection: ServerConnection) -> None:
-        try:
-            if head.method == "CONNECT":
-                raise GatewayError("malformed_request", "A CONNECT inside a tunnel is not accepted.")
-            check_origin_form(head.target)
-            if head.section.host is not None:
-                check_host(head.section.host, self._destination)
-            session = head.section.presented.session
-            presented = self._presented if session is None else Presented(session=session)
-            call = self.call(head, connection, self._destination, head.target, presented)
-        except GatewayError as error:
-            self.refuse(error, connection)
-            return
-        self.pipeline.begin(call, connection, self.chain)
+        line, host = head.line, head.section.host
+        memo = line.memo
+        if memo is None or memo[0] != host:
+            try:
+                memo = line.memo = (host, self._place(line, host))
+            except GatewayError as error:
+                self.refuse(error, connection)
+                return
+        session = head.section.presented.session
+        presented = self._presented if session is None else Presented(session=session)
+        self.pipeline.begin(self.call(head, connection, memo[1], presented), connection, self.chain)
+
+    def _place(self, line: RequestLine, host: bytes | None) -> Place:
+        if line.method == "CONNECT":
+            raise GatewayError("malformed_request", "A CONNECT inside a tunnel is not accepted.")
+        check_origin_form(line.target)
+        if host is not None:
+            check_host(host, self._destination)
+        return Place(self._destination, line.target, decode_path(line.target.partition(b"?")[0]))
 
     def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
         self.pipeline.reject(error, connection, self.kind, self._destination)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from proxy.errors import GatewayError
 from proxy.identity.chain import Chain
-from proxy.model import Call, Destination, ListenerKind, Presented, RequestHead
+from proxy.model import Call, ListenerKind, Place, Presented, RequestHead
 from proxy.pipeline import Pipeline
 from proxy.wire.framing import Limits
 from proxy.wire.server_connection import Patience, ServerConnection
@@ -80,23 +80,22 @@ class Service(ABC):
         self,
         head: RequestHead,
         connection: ServerConnection,
-        destination: Destination,
-        target: bytes,
+        place: Place,
         presented: Presented | None = None,
     ) -> Call:
-        section = head.section
+        section, line = head.section, head.line
         if presented is None:
             presented = section.presented
             if connection.certificate is not None:
                 presented = presented._replace(certificate=connection.certificate)
         return Call(
-            call_id=self.pipeline.call_ids.next(),
-            listener=self.kind,
-            method=head.method,
-            destination=destination,
-            target=target,
-            section=section,
-            started=time.monotonic(),
-            minor=head.minor,
-            presented=presented,
+            self.pipeline.call_ids.next(),
+            self.kind,
+            line.method,
+            place.destination,
+            place,
+            section,
+            time.monotonic(),
+            line.minor,
+            presented,
         )

@@ -6,7 +6,7 @@ from proxy.errors import GatewayError
 from proxy.model import Call, Headers
 from proxy.responses.kinds import kind_of
 from proxy.responses.links import pointing_back
-from proxy.responses.masking import CompressedGuard, Masks, PlainMasker, Reflected, masker
+from proxy.responses.masking import SHORTEST, CompressedGuard, Masks, PlainMasker, Reflected, masker
 from proxy.responses.problem import render
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.reply_head import ReplyHead, ReplySection
@@ -30,7 +30,7 @@ class Delivery:
     """
 
     __slots__ = (
-        "_call", "_chunked", "_connection", "_left", "_masker", "_masks", "_pending",
+        "_call", "_chunked", "_coding", "_connection", "_left", "_masker", "_masks", "_pending",
         "bytes_out", "hits", "keep", "started", "status",
     )  # fmt: skip
 
@@ -40,6 +40,7 @@ class Delivery:
         self._masks: Masks | None = None
         self._masker: PlainMasker | CompressedGuard | None = None
         self._pending = b""
+        self._coding = b""
         self._chunked = False
         self._left: int | None = None
         self.keep = False
@@ -57,7 +58,7 @@ class Delivery:
         if self._call.minor == 0 or self.started:
             return
         lines = [line for line in head.section.kept if line[0].lower() not in (_LENGTH, _CODING)]
-        self._connection.write(b"HTTP/1.1 %d %b\r\n%b\r\n" % (head.status, head.reason, self._masked(_block(lines))))
+        self._connection.write(b"%b%b\r\n" % (self._status_line(head), self._masked(_block(lines))))
 
     def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None:
         """The final head. It waits for the body bytes that came with it, so that both leave in one write."""
@@ -68,7 +69,7 @@ class Delivery:
         self._left = 0 if bodiless else section.length
         self._chunked = not bodiless and call.minor == 1 and (section.chunked or close_delimited)
         self.keep = connection.keeps and (bodiless or self._chunked or section.length is not None)
-        parts = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason), self._lines(section, bodiless)]
+        parts = [self._status_line(head), self._lines(section, bodiless)]
         if close_delimited and self._chunked:
             parts.append(b"Transfer-Encoding: chunked\r\n")
         parts.append(b"Sluicegate-Call-Id: %b\r\n" % call.call_id.encode("ascii"))
@@ -81,16 +82,21 @@ class Delivery:
         elif call.minor == 0:
             parts.append(b"Connection: keep-alive\r\n")
         parts.append(b"\r\n")
-        if self._masks is not None and not bodiless:
-            self._masker = masker(self._masks, section.coding)
+        self._coding = section.coding
         self._pending = b"".join(parts)
         if not more:
             self._send(b"")
 
+    def _status_line(self, head: ReplyHead) -> bytes:
+        reason = self._masked(head.reason) if len(head.reason) >= SHORTEST else head.reason
+        return b"HTTP/1.1 %d %b\r\n" % (head.status, reason)
+
     def _lines(self, section: ReplySection, bodiless: bool) -> bytes:
         """The header block, remembered with the section while nothing that it depends on changes."""
         call = self._call
-        plain = not (section.pointing and call.segment) and call.minor == 1 and not (bodiless and self.status < 300)
+        plain = (
+            not (section.pointing and call.place.segment) and call.minor == 1 and not (bodiless and self.status < 300)
+        )
         key = (self._masks, plain)
         if plain and section.memo is not None and section.memo[0] == key:
             return section.memo[1]
@@ -104,7 +110,7 @@ class Delivery:
 
     def _adapted(self, lines: Headers, section: ReplySection) -> Headers:
         call = self._call
-        if section.pointing and call.segment:
+        if section.pointing and call.place.segment:
             lines = pointing_back(lines, call)
         if call.minor == 0:
             lines = [line for line in lines if line[0].lower() != _CODING]
@@ -123,15 +129,22 @@ class Delivery:
         """Body bytes, unframed. Raises `upstream_protocol` when a compressed body gives the credential away."""
         if self._left is not None:
             self._left -= len(payload)
-        if self._masker is not None:
-            try:
-                payload = self._masker.feed(payload, self._left == 0)
-            except Reflected:
-                self.hits += 1
-                raise GatewayError(
-                    "upstream_protocol", "The provider's compressed answer holds the credential that was sent."
-                ) from None
+        if self._masks is not None:
+            payload = self._searched(self._masks, payload)
         self._send(payload)
+
+    def _searched(self, masks: Masks, payload: bytes) -> bytes:
+        if self._masker is None:
+            if self._left == 0 and not self._coding:
+                return self._masked(payload)  # the whole body in one piece: nothing to hold back
+            self._masker = masker(masks, self._coding)
+        try:
+            return self._masker.feed(payload, self._left == 0)
+        except Reflected:
+            self.hits += 1
+            raise GatewayError(
+                "upstream_protocol", "The provider's compressed answer holds the credential that was sent."
+            ) from None
 
     def _send(self, payload: bytes) -> None:
         self.bytes_out += len(payload)

@@ -1,20 +1,27 @@
-"""Base-URL mode: URLs of the provider in Location and Link point back to the proxy, so that the next call comes here."""
+"""Base-URL mode: URLs of the provider in Location and Link point back to the proxy, so that the next call comes too."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from proxy.model import Call, Headers
+from proxy.model import DEFAULT_PORTS, Call, Headers
 
 _REWRITTEN: Final = frozenset({b"location", b"content-location", b"link"})
+_ABSOLUTE_PATH: Final = re.compile(rb"<(?=/(?!/))")  # in a Link; `//` begins another authority
 
 
 def pointing_back(lines: Headers, call: Call) -> Headers:
     """The lines with the destination's own URLs put under the base URL; absolute paths likewise. HSTS is dropped: it
     would tell the client to speak TLS to our plain loopback port."""
-    origin = call.destination.origin.encode("ascii")
-    base = b"%b/%b" % (call.front, call.segment.encode("ascii"))
+    scheme = call.destination.scheme
+    # a whole origin where a URL begins, with or without its default port: api.x must not match api.x.evil
+    origin = re.compile(
+        b"(?:^|(?<=<))%b(?::%d)?(?=[/?#>]|$)"
+        % (re.escape(call.destination.origin.encode("ascii")), DEFAULT_PORTS[scheme]),
+        re.IGNORECASE,
+    )
+    base = b"%b/%b" % (call.place.front, call.place.segment.encode("ascii"))
     return [
         (name, _rebased(name.lower(), value, origin, base))
         for name, value in lines
@@ -22,12 +29,11 @@ def pointing_back(lines: Headers, call: Call) -> Headers:
     ]
 
 
-def _rebased(name: bytes, value: bytes, origin: bytes, base: bytes) -> bytes:
+def _rebased(name: bytes, value: bytes, origin: re.Pattern[bytes], base: bytes) -> bytes:
     if name not in _REWRITTEN:
         return value
-    # the origin with or without its default port, as a whole: api.x must not match api.x.evil
-    whole = re.compile(re.escape(origin) + rb"(?::443(?=[/?#]|$))?(?=[/?#>;, ]|$)", re.IGNORECASE)
-    rebased = whole.sub(lambda _: base, value)
-    if name != b"link" and rebased.startswith(b"/") and not rebased.startswith(b"//"):
-        return base + rebased
-    return rebased.replace(b"</", b"<" + base + b"/") if name == b"link" else rebased
+    if name == b"link":
+        return origin.sub(lambda _: base, _ABSOLUTE_PATH.sub(lambda _: b"<" + base, value))
+    if value.startswith(b"/") and not value.startswith(b"//"):
+        return base + value
+    return origin.sub(lambda _: base, value)

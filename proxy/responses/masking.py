@@ -12,6 +12,8 @@ from typing import Final
 import stringzilla
 
 FILL: Final = b"*"
+SHORTEST: Final = 12
+"""No rendering is shorter: values under 12 characters are not searched for."""
 _INFLATE_STEP: Final = 262_144
 
 
@@ -91,41 +93,59 @@ class CompressedGuard:
     """Inflates a gzip or deflate body beside its relay, only to look. Raises Reflected before the segment that
     completes a rendering is passed on. A body that does not inflate passes: nobody can read a secret out of it."""
 
-    __slots__ = ("_broken", "_held", "_inflate", "_masks", "_seen", "hits")
+    __slots__ = ("_begun", "_broken", "_held", "_inflate", "_masks", "_seen", "_wbits", "hits")
 
     def __init__(self, masks: Masks, coding: bytes) -> None:
         self._masks = masks
-        self._inflate = zlib.decompressobj(47 if coding != b"deflate" else 15)
+        self._wbits = zlib.MAX_WBITS if coding == b"deflate" else zlib.MAX_WBITS + 16
+        self._inflate = zlib.decompressobj(self._wbits)
+        self._begun = False
         self._seen = b""
         self._held = b""
         self._broken = False
         self.hits = 0
 
     def feed(self, data: bytes, final: bool = False) -> bytes:
-        doubtful = not self._broken and self._looked_at(data)
-        if self._held:
-            data = self._held + data
-            self._held = b""
-        if doubtful and not final:
-            self._held = data
-            return b""
-        return data
+        fresh = 0 if self._broken else self._look_at(data)
+        held = 0 if self._broken or final else self._masks.tail(self._seen)
+        if not held:
+            passed, self._held = self._held + data, b""
+        elif held <= fresh:
+            passed, self._held = self._held, data  # what may be the beginning came with this segment alone
+        else:
+            passed, self._held = b"", self._held + data
+        return passed
 
-    def _looked_at(self, data: bytes) -> bool:
-        """Whether the inflated text ends in what may be the beginning of a rendering."""
-        while data:
+    def _look_at(self, data: bytes) -> int:
+        """Inflates `data` and searches the text; returns how many bytes of text it held."""
+        fresh = 0
+        while True:
             try:
                 text = self._inflate.decompress(data, _INFLATE_STEP)
             except zlib.error:
-                self._broken = True
-                return False
+                if self._begun or self._wbits != zlib.MAX_WBITS:
+                    self._broken = True
+                    return fresh
+                # "deflate" without the zlib wrapper: clients read it too (RFC 9110 section 8.4.1.2)
+                self._wbits = -zlib.MAX_WBITS
+                self._inflate = zlib.decompressobj(self._wbits)
+                continue
+            fresh += len(text)
+            self._search(text)
             data = self._inflate.unconsumed_tail
-            text = self._seen + text
-            if self._masks.found(text):
-                self.hits += 1
-                raise Reflected
-            self._seen = text[-(self._masks.longest - 1) :]
-        return self._masks.tail(self._seen) > 0
+            if self._inflate.eof and self._inflate.unused_data:
+                data = self._inflate.unused_data  # a gzip body may have several members (RFC 1952 section 2.2)
+                self._inflate = zlib.decompressobj(self._wbits)
+            elif not data and len(text) < _INFLATE_STEP:
+                return fresh
+
+    def _search(self, text: bytes) -> None:
+        self._begun = self._begun or bool(text)
+        text = self._seen + text
+        if self._masks.found(text):
+            self.hits += 1
+            raise Reflected
+        self._seen = text[-(self._masks.longest - 1) :]
 
     def end(self) -> bytes:
         held, self._held = self._held, b""

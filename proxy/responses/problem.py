@@ -1,4 +1,4 @@
-"""Our own refusals as the client reads them: `application/problem+json` (RFC 9457) with the kind and what to do next."""
+"""Our own refusals as the client reads them: `application/problem+json` (RFC 9457), the kind and what to do next."""
 
 from __future__ import annotations
 

@@ -97,10 +97,11 @@ class Dialler:
         connection = ClientConnection(self._limits, ended)
         transport, connection.address = await self.open(key.destination, addresses)
         if key.destination.scheme == "https":
-            await self._secure(transport, connection, key, session)
-        else:
-            transport.set_protocol(connection)
-            connection.connection_made(transport)  # type: ignore[arg-type]
+            transport = await self._secure(transport, key, session)
+        if transport.is_closing():  # closed between two turns of the loop, when nobody listened
+            raise GatewayError("upstream_unreachable", f"{key.destination.authority} closed the connection at once.")
+        transport.set_protocol(connection)
+        connection.connection_made(transport)  # type: ignore[arg-type]
         return connection
 
     async def open(self, destination: Destination, addresses: Addresses) -> tuple[Transport, str]:
@@ -147,7 +148,7 @@ class Dialler:
                 "upstream_unreachable", f"The parent proxy answered {shown} for {authority}.", blame="network"
             )
 
-    async def _secure(self, raw: Transport, connection: ClientConnection, key: PoolKey, session: Any) -> None:
+    async def _secure(self, raw: Transport, key: PoolKey, session: Any) -> Transport:
         context, name = self._contexts(key.tls), key.destination.host
         joint = _Joint()
         layer = TlsTransport(
@@ -155,11 +156,11 @@ class Dialler:
             joint,
             lambda incoming, outgoing: context.wrap_bio(incoming, outgoing, server_hostname=name, session=session),
             joint.failed,
+            self._timeout(key.destination),
         )
         layer.start()
         try:
-            async with asyncio.timeout(self._timeout(key.destination)):
-                await joint.ready
+            await joint.ready
         except TimeoutError:
             raw.abort()
             raise GatewayError("upstream_timeout", f"The TLS handshake with {name} did not end in time.") from None
@@ -169,8 +170,7 @@ class Dialler:
         except BaseException:
             raw.abort()
             raise
-        layer.set_protocol(connection)
-        connection.connection_made(layer)  # type: ignore[arg-type]
+        return layer
 
 
 def _tls_error(error: Exception, name: str) -> GatewayError:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
@@ -22,6 +22,8 @@ from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import EARLY_LIMIT, ServerConnection
 from proxy.wire.tls import Transport
 from proxy.wire.tunnel import OpaqueRelay
+
+_ADDRESSES_FRESH: Final = 1.0
 
 
 class Timeouts(NamedTuple):
@@ -55,10 +57,10 @@ class Reply(Protocol):
 class Way:
     """How calls to one destination go out; made once and shared by them.
 
-    `addresses()` gives checked addresses, at once or later. `pins` are header lines added when the caller sent none.
+    `addresses` looks checked addresses up, at once or later. `pins` are header lines added when the caller sent none.
     """
 
-    __slots__ = ("addresses", "key", "pins", "provider", "timeouts")
+    __slots__ = ("_fresh_until", "_known", "_look_up", "authority", "key", "pins", "provider", "timeouts")
 
     def __init__(
         self,
@@ -69,10 +71,22 @@ class Way:
         pins: Pins = (),
     ) -> None:
         self.key = key
-        self.addresses = addresses
+        self.authority = key.destination.authority.encode("ascii")
         self.timeouts = timeouts
         self.provider = provider
         self.pins = pins
+        self._look_up = addresses
+        self._known: Addresses = ()
+        self._fresh_until = 0.0
+
+    def addresses(self, now: float) -> Addresses | Awaitable[Addresses]:
+        """Checked addresses; those of the last second are not looked at again. `now` is the monotonic clock."""
+        if now < self._fresh_until:
+            return self._known
+        found = self._look_up()
+        if isinstance(found, tuple):
+            self._known, self._fresh_until = found, now + _ADDRESSES_FRESH
+        return found
 
 
 Renew = Callable[["Exchange"], Awaitable[bytes | None]]
@@ -213,7 +227,7 @@ class Exchange:
         way = self._way
         assert way is not None
         self.stage = "exchange"
-        addresses = way.addresses()
+        addresses = way.addresses(time.monotonic())
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return

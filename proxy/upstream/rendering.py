@@ -14,28 +14,28 @@ Pins = tuple[tuple[bytes, bytes], ...]
 NOTHING: Final = Injection()
 
 
-def request_bytes(call: Call, injection: Injection, pins: Pins, is_session: Callable[[bytes], bool]) -> bytes:
+def request_bytes(
+    call: Call, injection: Injection, authority: bytes, pins: Pins, is_session: Callable[[bytes], bool]
+) -> bytes:
     """Request line and header section, ready for the wire.
 
-    `is_session` tells session tokens of ours, which never leave. The header block is remembered with the section while
-    neither credential nor destination changes: an agent's calls differ in little but the target.
+    `authority` is the Host to send; `is_session` tells session tokens of ours, which never leave. The header block is
+    remembered with the section while neither credential nor destination changes: an agent's calls differ in little but
+    the target.
     """
-    target = call.target if injection is NOTHING else edit_target(call.target, injection)
-    section, authority = call.section, call.destination.authority
+    target = call.place.target if injection is NOTHING else edit_target(call.place.target, injection)
+    section = call.section
     memo = section.memo
-    if memo is not None:
-        depends: object = memo[0]
-        if (
-            isinstance(depends, tuple)
-            and depends[0] is injection
-            and depends[1] is pins
-            and depends[2] is is_session
-            and depends[3] == authority
-        ):
-            return b"%b %b HTTP/1.1\r\n%b" % (call.method.encode("ascii"), target, memo[1])
-    block = _block(call, injection, pins, is_session, authority.encode("ascii"))
-    section.memo = ((injection, pins, is_session, authority), block)
-    return b"%b %b HTTP/1.1\r\n%b" % (call.method.encode("ascii"), target, block)
+    if (
+        memo is None
+        or memo[0] is not injection
+        or memo[1] is not authority
+        or memo[2] is not pins
+        or memo[3] is not is_session
+    ):
+        block = _block(call, injection, pins, is_session, authority)
+        memo = section.memo = (injection, authority, pins, is_session, block)
+    return b"%b %b HTTP/1.1\r\n%b" % (call.method.encode("ascii"), target, memo[4])
 
 
 def _block(

@@ -1,7 +1,7 @@
 """The chunked transfer coding, read strictly (RFC 9112 section 7.1).
 
-llhttp hides chunk sizes and extensions, cannot say where a message ended inside a segment, and calls back data before it
-finds the fault behind it. This reader returns the payload and what is left over, and limits every line. Extensions
+llhttp hides chunk sizes and extensions, cannot say where a message ended inside a segment, and calls back data before
+it finds the fault behind it. This reader returns the payload and what is left over, and limits every line. Extensions
 are dropped: a body is framed anew when it is sent on. llhttp and h11 are its oracles in the tests.
 """
 

@@ -11,7 +11,7 @@ from proxy.model import Headers
 from proxy.wire.chunks import ChunkFault, ChunkReader
 from proxy.wire.framing import Limits, broken_reply
 from proxy.wire.heads import reply_cutter
-from proxy.wire.reply_head import ReplyHead, ReplySection, reply_head
+from proxy.wire.reply_head import ReplyHead, reply_head
 from proxy.wire.tls import WRITE_HIGH, WRITE_LOW, Transport
 
 
@@ -22,7 +22,9 @@ class ReplyTaker(Protocol):
     def reply(self, head: ReplyHead, bodiless: bool, more: bool) -> None:
         """`more`: body bytes came with the head and follow at once."""
 
-    def reply_body(self, payload: bytes) -> None: ...
+    def reply_body(self, payload: bytes) -> None:
+        """`payload` is empty where what came is not yet a byte of the body."""
+
     def upstream_writable(self, writable: bool) -> None: ...
     def reply_end(self, trailers: Headers) -> None: ...
     def switched(self, head: ReplyHead) -> None: ...
@@ -46,7 +48,7 @@ class ClientConnection(asyncio.Protocol):
         self._ended = ended
         self._taker: ReplyTaker | None = None
         self._cutter = reply_cutter(limits)
-        self._last: tuple[bytes, ReplySection] | None = None
+        self._last: ReplyHead | None = None
         self._head: ReplyHead | None = None
         self._head_only = False
         self._websocket = False
@@ -55,6 +57,7 @@ class ClientConnection(asyncio.Protocol):
         self._left: int | None = 0
         self._chunks: ChunkReader | None = None
         self._detached = False
+        self._rest = b""
 
     # Requests out.
 
@@ -153,14 +156,14 @@ class ClientConnection(asyncio.Protocol):
             cut = self._cutter.feed(data)
             if cut is None:
                 return
-            head, raw = reply_head(cut[0], self._limits, self._last)
+            head = reply_head(cut[0], self._limits, self._last)
             taker, data = self._taker, cut[1]
             assert taker is not None
             if head.status == 101:
                 self._switch(head, data)
                 return
             if head.status >= 200:
-                self._last = (raw, head.section)
+                self._last = head
                 self._take_final(head, data)
                 return
             self._interims += 1
@@ -214,7 +217,7 @@ class ClientConnection(asyncio.Protocol):
             payload = chunks.feed(data)
         except ChunkFault as fault:
             raise broken_reply(f"The provider's chunked body is malformed: {fault}.") from None
-        if payload:
+        if payload or not chunks.done:
             taker.reply_body(payload)
         if chunks.done and self._taker is taker:
             self._finish(chunks.trailers, reusable=not chunks.rest)
@@ -243,5 +246,3 @@ class ClientConnection(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
         self._ended(self, False)
-
-    _rest = b""

@@ -9,7 +9,7 @@ from typing import Final
 from proxy.errors import GatewayError
 from proxy.wire.framing import Limits, broken_reply, malformed, request_line, status_line
 
-_LONE_LF: Final = re.compile(rb"(?:^|[^\r])\n")
+_LONE_LF: Final = re.compile(rb"(?<!\r)\n")
 _TOKEN_START: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]")
 _END: Final = b"\r\n\r\n"
 
@@ -22,7 +22,7 @@ class HeadCutter:
     of the head, so that a head in one segment and one in single bytes meet the same limit at the same size.
     """
 
-    __slots__ = ("_fault", "_first_line", "_judged", "_limits", "_partial", "_too_long")
+    __slots__ = ("_fault", "_first_line", "_judged", "_limits", "_partial", "_too_long", "started")
 
     def __init__(
         self,
@@ -37,14 +37,11 @@ class HeadCutter:
         self._too_long = too_long
         self._partial = bytearray()
         self._judged = False
-
-    @property
-    def started(self) -> bool:
-        """Some bytes of a head have arrived."""
-        return bool(self._partial)
+        self.started = False
+        """Some bytes of a head have arrived, but not all."""
 
     def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
-        if not self._partial:
+        if not self.started:
             end = data.find(_END)
             if 0 < end <= self._limits.head:
                 return data[: end + 4], data[end + 4 :]
@@ -54,23 +51,24 @@ class HeadCutter:
         partial = self._partial
         seen = len(partial)
         partial += data
+        self.started = True
         end = partial.find(_END, max(0, seen - 3))
-        self._judge(bytes(partial[max(0, seen - 1) : end + 4 if end >= 0 else len(partial)]), seen)
-        if (end if end >= 0 else len(partial)) > self._limits.head:
+        self._judge(seen, end + 4 if end >= 0 else len(partial))
+        # up to three bytes of the empty line that ends the head may have come already
+        if (end if end >= 0 else len(partial) - 3) > self._limits.head:
             raise self._too_long(f"The header section has more than {self._limits.head} bytes.")
         if end < 0:
             return None
         head, rest = bytes(partial[: end + 4]), bytes(partial[end + 4 :])
         self._partial = bytearray()
-        self._judged = False
+        self._judged = self.started = False
         return head, rest
 
-    def _judge(self, fresh: bytes, seen: int) -> None:
+    def _judge(self, seen: int, end: int) -> None:
         partial = self._partial
         if not _TOKEN_START.match(partial):
             raise self._fault("The message does not begin with a start line.")
-        # one byte of what was seen before leads `fresh`, unless nothing was
-        if _LONE_LF.search(fresh if seen else b" " + fresh):
+        if _LONE_LF.search(partial, seen, end):
             raise self._fault("A line ends in LF without CR.")
         if self._judged:
             return

@@ -40,7 +40,7 @@ class PoolSizes(NamedTuple):
 class _Group:
     """Connections of one key."""
 
-    __slots__ = ("dialling", "idle", "open", "session", "sizes", "waiters")
+    __slots__ = ("asked", "dialling", "idle", "open", "session", "sizes", "waiters")
 
     def __init__(self, sizes: PoolSizes) -> None:
         self.sizes = sizes
@@ -49,10 +49,20 @@ class _Group:
         self.dialling = 0
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.session: Any = None
+        self.asked = 0.0
+        """When a connection was last wanted that was not there."""
 
     @property
     def full(self) -> bool:
         return len(self.open) + self.dialling >= self.sizes.connections
+
+    def make_room(self) -> None:
+        """Closes the connection that was idle longest, if all of them are there already."""
+        if self.full and self.idle:
+            connection = self.idle.pop(0)
+            self.open.discard(connection)
+            if connection.transport is not None:
+                connection.transport.close()
 
     def wake(self) -> None:
         while self.waiters:
@@ -87,15 +97,24 @@ class Pool:
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = _Group(self._sizes(key))
-        if not fresh:
-            found = self._idle(group, addresses, once)
+        found = None if fresh else self._idle(group, addresses, once)
+        if found is not None:
+            return found
+        group.asked = time.monotonic()
+        group.make_room()
+        if group.full and len(group.waiters) >= group.sizes.waiting:
+            raise self._overloaded(key)
+        return self._obtain(key, group, addresses, once, fresh)
+
+    async def _obtain(
+        self, key: PoolKey, group: _Group, addresses: Addresses, once: bool, fresh: bool
+    ) -> ClientConnection:
+        """Dials where there is still room when this runs: others may have asked since."""
+        if group.full:
+            found = await self._wait(key, group, addresses, once, fresh)
             if found is not None:
                 return found
-        if not group.full:
-            return self._open(key, group, addresses)
-        if len(group.waiters) >= group.sizes.waiting:
-            raise self._overloaded(key)
-        return self._wait(key, group, addresses, once, fresh)
+        return await self._open(key, group, addresses)
 
     @staticmethod
     def _idle(group: _Group, addresses: Addresses, once: bool) -> ClientConnection | None:
@@ -128,26 +147,34 @@ class Pool:
 
     async def _wait(
         self, key: PoolKey, group: _Group, addresses: Addresses, once: bool, fresh: bool
-    ) -> ClientConnection:
+    ) -> ClientConnection | None:
+        """A connection that became free, or None when there is room for a new one."""
         try:
             async with asyncio.timeout(group.sizes.wait):
                 while True:
-                    waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                    group.waiters.append(waiter)
-                    try:
-                        await waiter
-                    except asyncio.CancelledError:
-                        if waiter.done() and not waiter.cancelled():
-                            group.wake()  # the turn that was given to us goes to the next
-                        raise
+                    await self._turn(group)
                     found = None if fresh else self._idle(group, addresses, once)
                     if found is not None:
                         return found
+                    group.make_room()
                     if not group.full:
-                        break
+                        return None
         except TimeoutError:
             raise self._overloaded(key) from None
-        return await self._open(key, group, addresses)
+
+    @staticmethod
+    async def _turn(group: _Group) -> None:
+        """Waits until a connection has ended or become free."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        group.waiters.append(waiter)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter in group.waiters:
+                group.waiters.remove(waiter)
+            else:
+                group.wake()  # the turn that was given to us goes to the next
+            raise
 
     def _ended(self, group: _Group) -> Ended:
         def ended(connection: ClientConnection, reusable: bool) -> None:
@@ -185,7 +212,8 @@ class Pool:
                 group.idle.remove(connection)
                 if connection.transport is not None:
                     connection.transport.close()
-            if not group.open and not group.dialling and not group.waiters:
+            unused = not group.open and not group.dialling and not group.waiters
+            if unused and now - group.asked > group.sizes.idle:
                 del self._groups[key]
 
     def counts(self) -> Iterator[tuple[str, str, int]]:

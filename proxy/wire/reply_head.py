@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxy.model import Headers
 from proxy.wire.framing import (
@@ -59,11 +59,20 @@ class ReplySection:
             raise broken_reply("The provider sent both Content-Length and Transfer-Encoding.")
 
 
-class ReplyHead(NamedTuple):
-    status: int
-    reason: bytes
-    minor: int
-    section: ReplySection
+class ReplyHead:
+    """A status line with its header section. `raw` and `section_raw` are the bytes it was made from."""
+
+    __slots__ = ("minor", "raw", "reason", "section", "section_raw", "status")
+
+    def __init__(
+        self, raw: bytes, status: int, reason: bytes, minor: int, section: ReplySection, section_raw: bytes
+    ) -> None:
+        self.raw = raw
+        self.status = status
+        self.reason = reason
+        self.minor = minor
+        self.section = section
+        self.section_raw = section_raw
 
 
 def reply_section(raw: bytes) -> ReplySection:
@@ -82,14 +91,16 @@ def reply_section(raw: bytes) -> ReplySection:
     return ReplySection(kept, by_name)
 
 
-def reply_head(head: bytes, limits: Limits, last: tuple[bytes, ReplySection] | None) -> tuple[ReplyHead, bytes]:
-    """A whole reply head to a ReplyHead, with the header section's bytes; `last` as in request_head."""
+def reply_head(head: bytes, limits: Limits, last: ReplyHead | None) -> ReplyHead:
+    """A whole reply head to a ReplyHead; `last` as in request_head. Raises GatewayError(upstream_protocol)."""
+    if last is not None and last.raw == head:
+        return last
     end = head.find(b"\r\n")
     status, reason, minor = status_line(head[:end])
-    raw = head[end + 2 :]
-    section = last[1] if last is not None and last[0] == raw else reply_section(raw)
+    section_raw = head[end + 2 :]
+    section = last.section if last is not None and last.section_raw == section_raw else reply_section(section_raw)
     if len(section.kept) > limits.lines:
         raise broken_reply(f"The provider sent more than {limits.lines} header lines.")
     if section.chunked and minor == 0:
         raise broken_reply("The provider sent Transfer-Encoding in HTTP/1.0.")
-    return ReplyHead(status, reason, minor, section), raw
+    return ReplyHead(head, status, reason, minor, section, section_raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from proxy.errors import GatewayError
-from proxy.model import Headers, HeaderSection, Presented, RequestHead
+from proxy.model import Headers, HeaderSection, Presented, RequestHead, RequestLine
 from proxy.wire.framing import (
     Limits,
     comparable,
@@ -146,23 +146,28 @@ def _upgrade_and_te(section: HeaderSection, found: _Sorted, lines: Headers) -> N
         section.kept.append((b"te", b"TE", b"trailers"))
 
 
-def request_head(head: bytes, limits: Limits, last: tuple[bytes, HeaderSection] | None) -> tuple[RequestHead, bytes]:
-    """A whole head (through its empty line) to a RequestHead, with the header section's bytes.
+def request_head(head: bytes, limits: Limits, last: RequestHead | None) -> RequestHead:
+    """A whole head (through its empty line) to a RequestHead. Raises GatewayError(malformed_request).
 
-    `last` is what the connection remembers of its previous request: an equal section is not parsed again.
+    `last` is the connection's previous one: what equals it is not parsed again.
     """
+    if last is not None and last.raw == head:
+        return last
     end = head.find(b"\r\n")
-    method, target, minor = request_line(head[:end], limits)
-    raw = head[end + 2 :]
-    if last is not None and last[0] == raw:
-        section = last[1]
+    line_raw, section_raw = head[:end], head[end + 2 :]
+    if last is not None and last.line_raw == line_raw:
+        line = last.line
     else:
-        lines = header_section(raw)
+        line = RequestLine(*request_line(line_raw, limits))
+    if last is not None and last.section_raw == section_raw:
+        section = last.section
+    else:
+        lines = header_section(section_raw)
         if lines is None:
             raise malformed("The header section is not well-formed (RFC 9112 section 5).")
         section = section_of(lines, limits)
-    _judge_together(method, minor, section)
-    return RequestHead(method, target, minor, section), raw
+    _judge_together(line.method, line.minor, section)
+    return RequestHead(head, line, line_raw, section, section_raw)
 
 
 def _judge_together(method: str, minor: int, section: HeaderSection) -> None:

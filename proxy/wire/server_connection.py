@@ -7,11 +7,13 @@ same segment stops the call before it begins. The next request is not looked at 
 from __future__ import annotations
 
 import asyncio
+import math
+import re
 import time
 from typing import Final, NamedTuple, Protocol
 
 from proxy.errors import GatewayError
-from proxy.model import Headers, HeaderSection, RequestHead
+from proxy.model import Headers, RequestHead
 from proxy.wire.chunks import ChunkFault, ChunkReader
 from proxy.wire.framing import Limits, malformed
 from proxy.wire.heads import request_cutter
@@ -26,6 +28,7 @@ TURN: Final = 64
 """Requests of one connection handled before other connections get their turn."""
 _FLOWING: Final = 16_384
 """Once so much of a body has come, the client is taken to be sending and may pause longer."""
+_EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
 _LINGER: Final = 2.0
 """Seconds in which a client whose body is refused may read the answer before the connection is closed."""
 
@@ -83,7 +86,7 @@ class ServerConnection(asyncio.Protocol):
         self.certificate: bytes | None = None
         """The client's certificate, DER, where the listener asked for one."""
         self._cutter = request_cutter(service.limits)
-        self._last: tuple[bytes, HeaderSection] | None = None
+        self._last: RequestHead | None = None
         self._buffer = b""
         self._advancing = False
         self._busy = False  # a request is in progress
@@ -96,6 +99,7 @@ class ServerConnection(asyncio.Protocol):
         self._reset_body()
 
     def _reset_body(self) -> None:
+        self._bodied = False
         self._left = 0
         self._chunks: ChunkReader | None = None
         self._early: list[bytes] = []
@@ -160,14 +164,18 @@ class ServerConnection(asyncio.Protocol):
         """Serves the deadlines; called by the sweep."""
         if self.hop is not None:
             self.hop.tick(now)
-        if self._paused and not self._gone and self.transport is not None and peer_has_left(self.transport):
+        if self.transport is None:
+            return
+        if self._paused and not self._gone and peer_has_left(self.transport):
             self._lost()
             self.transport.abort()
-        elif now > self._deadline and self.transport is not None and not self._gone:
-            self._overdue()
+        elif now > self._deadline:
+            self._overdue(self.transport)
 
-    def _overdue(self) -> None:
-        if self._lingering or (not self._busy and not self._cutter.started):
+    def _overdue(self, transport: Transport) -> None:
+        if self._gone:
+            transport.abort()  # closed long ago, but the client does not read what was written last
+        elif self._lingering or (not self._busy and not self._cutter.started):
             self._close()
         elif not self._busy:
             self._refuse(malformed("The request's head did not arrive in time."))
@@ -185,37 +193,38 @@ class ServerConnection(asyncio.Protocol):
         self._advancing = True
         try:
             for _ in range(TURN):
-                if self._busy or not self._buffer or self._gone or self._lingering:
+                if self._busy or not self._buffer or self._gone or self._lingering or not self._take_request():
                     return
-                self._take_request()
         finally:
             self._advancing = False
         if self._buffer and not self._busy:
             asyncio.get_running_loop().call_soon(self._advance)
 
-    def _take_request(self) -> None:
+    def _take_request(self) -> bool:
+        """Whether there was a whole request, or what can never be one; if not, more bytes are needed."""
         data, self._buffer = self._buffer, b""
         if data[:1] == b"\r" and not self._cutter.started:
             data = self._without_empty_lines(data)  # RFC 9112 section 2.2
             if not data:
-                return
+                return False
         if not self._cutter.started:
             self._deadline = time.monotonic() + self.service.patience.head
         try:
             cut = self._cutter.feed(data)
             if cut is None:
-                return
-            head, raw = request_head(cut[0], self.service.limits, self._last)
-            self._last = (raw, head.section)
+                return False
+            head = self._last = request_head(cut[0], self.service.limits, self._last)
             self._begin(head, cut[1])
         except GatewayError as error:
             self._refuse(error)
-            return
+            return True
         self.service.request(head, self)
+        return True
 
     def _without_empty_lines(self, data: bytes) -> bytes:
-        while data.startswith(b"\r\n"):
-            data = data[2:]
+        empty = _EMPTY_LINES.match(data)
+        if empty is not None:
+            data = data[empty.end() :]
         if data == b"\r":
             self._buffer = data
             return b""
@@ -225,11 +234,12 @@ class ServerConnection(asyncio.Protocol):
         """Sets the body's framing up and judges what of it came with the head."""
         section = head.section
         self._busy = True
-        self._keep = not section.close and (head.minor == 1 or section.keep_alive)
+        self._keep = not section.close and (head.line.minor == 1 or section.keep_alive)
         if not section.chunked and not section.length:
             self._buffer = rest
             return
         self.body_complete = False
+        self._bodied = True
         self._expects = section.expect
         self._left = section.length or 0
         self._chunks = ChunkReader(self.service.limits) if section.chunked else None
@@ -364,9 +374,8 @@ class ServerConnection(asyncio.Protocol):
     def _next(self) -> None:
         self._busy = False
         self._reset_body()
+        self.resume_body()
         self._deadline = time.monotonic() + self.service.patience.keep_alive
-        if self._paused:
-            self.resume_body()
         if self._buffer:
             self._advance()
         elif self.draining:
@@ -391,6 +400,7 @@ class ServerConnection(asyncio.Protocol):
         assert transport is not None
         self.hop = None
         self._gone = True
+        self._deadline = math.inf
         self._buffer = b""
         if self._paused:
             self._paused = False
@@ -413,5 +423,6 @@ class ServerConnection(asyncio.Protocol):
 
     def _close(self) -> None:
         self._gone = True
+        self._deadline = time.monotonic() + self.service.patience.keep_alive
         if self.transport is not None:
             self.transport.close()

@@ -1,4 +1,4 @@
-"""One timer for all deadlines: a call_later and its cancel for each phase of each call would cost more than the phase."""
+"""One timer for all deadlines: a call_later and its cancel for each phase of a call would cost more than the phase."""
 
 from __future__ import annotations
 
@@ -36,8 +36,16 @@ class Sweep:
             self._timer = None
 
     def _run(self) -> None:
+        self.start()
         now = time.monotonic()
         for collection in self._followed:
             for member in tuple(collection):
-                member.tick(now)
-        self.start()
+                _tick(member, now)
+
+
+def _tick(member: Ticking, now: float) -> None:
+    try:
+        member.tick(now)
+    except Exception as error:  # the others' deadlines are served all the same
+        loop = asyncio.get_running_loop()
+        loop.call_exception_handler({"message": "a deadline could not be served", "exception": error})

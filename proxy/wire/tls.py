@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 READ_SIZE = 65_536
+HANDSHAKE_SECONDS = 10.0
 WRITE_HIGH, WRITE_LOW = 65_536, 16_384
 _RESET = struct.pack("ii", 1, 0)
 
@@ -45,7 +46,10 @@ def reset(transport: Transport) -> None:
 
 
 def peer_has_left(transport: Transport) -> bool:
-    """Whether FIN or RST has arrived on a connection whose reading is paused, where no event tells it (Linux TCP_INFO)."""
+    """Whether FIN or RST has arrived on a connection whose reading is paused, where no event tells it.
+
+    Asks Linux for TCP_INFO.
+    """
     sock = transport.get_extra_info("socket")
     if sock is None:
         return transport.is_closing()
@@ -60,7 +64,7 @@ class TlsTransport(asyncio.Protocol):
     """The protocol of a plain transport, and the transport of the protocol above.
 
     `protocol.connection_made(self)` is called when the handshake is done; `failed(error)` instead when it is not, with
-    None when the peer just left. `eof_received` above means close_notify; a connection that ends without one calls
+    None when the peer just left and TimeoutError when it is not done within `patience` seconds. `eof_received` above means close_notify; a connection that ends without one calls
     `connection_lost` alone, so that the protocol above can tell a cut from an end (RFC 8446 section 6.1).
     """
 
@@ -70,6 +74,7 @@ class TlsTransport(asyncio.Protocol):
         protocol: asyncio.Protocol,
         make: Callable[[ssl.MemoryBIO, ssl.MemoryBIO], ssl.SSLObject],
         failed: Callable[[Exception | None], None],
+        patience: float = HANDSHAKE_SECONDS,
     ) -> None:
         self._raw = raw
         self._protocol = protocol
@@ -80,6 +85,7 @@ class TlsTransport(asyncio.Protocol):
         self._paused = False
         self._closing = False
         self._ended = False
+        self._timer = asyncio.get_running_loop().call_later(patience, self._overdue)
         raw.set_protocol(self)
 
     # The protocol of the plain transport.
@@ -129,10 +135,14 @@ class TlsTransport(asyncio.Protocol):
             self._give_up(error)
             return
         self._open = True
+        self._timer.cancel()
         self._flush()
         self._protocol.connection_made(self)  # type: ignore[arg-type]
         if self._open and not self._paused:
             self._read()
+
+    def _overdue(self) -> None:
+        self._give_up(TimeoutError("the TLS handshake took too long"))
 
     def _give_up(self, error: Exception | None) -> None:
         self._closing = True
@@ -140,6 +150,7 @@ class TlsTransport(asyncio.Protocol):
         self._failed_once(error)
 
     def _failed_once(self, error: Exception | None) -> None:
+        self._timer.cancel()
         failed, self._failed = self._failed, _ignore
         failed(error)
 
@@ -208,10 +219,13 @@ class TlsTransport(asyncio.Protocol):
             self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        if not self._paused:
-            return
-        self._paused = False
-        if self._open:
+        """Goes on reading; as with the loop's own transports nothing is handed on before this has returned."""
+        if self._paused:
+            self._paused = False
+            asyncio.get_running_loop().call_soon(self._resumed)
+
+    def _resumed(self) -> None:
+        if self._open and not self._paused:
             self._read()  # what lies decrypted or not in the BIO comes before what lies in the kernel
         if not self._paused and not self._raw.is_closing():
             self._raw.resume_reading()

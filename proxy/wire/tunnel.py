@@ -81,6 +81,8 @@ class OpaqueRelay:
             self.client.data_received(client[1])
         if upstream[1]:
             self.upstream.data_received(upstream[1])
+        if client[0].is_closing() or upstream[0].is_closing():
+            self.cut("reset")  # ended before the relay could be told
 
     def counted(self) -> None:
         if self._cap is not None and self.client.received + self.upstream.received > self._cap:

@@ -255,7 +255,7 @@ class Product:
         return self._context
 
     def ca_certificate(self) -> str:
-        return (self.folder / "ca" / "ca.pem").read_text()
+        return (self.folder / "ca" / "ca.crt").read_text()
 
     def client(self, timeout: float = 5.0) -> Client:
         """A connection to the proxy listener."""

@@ -32,7 +32,7 @@ class Flow:
         self.tls = tls
         self.folder = folder
         self.proxy_url = f"http://127.0.0.1:{product.proxy}"
-        self.ca_file = folder / "ca" / "ca.pem"
+        self.ca_file = folder / "ca" / "ca.crt"
 
     def environment(self) -> dict[str, str]:
         """What a user exports for a client that reads the usual variables."""

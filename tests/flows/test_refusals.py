@@ -89,7 +89,7 @@ def assert_problem(reply: Reply, status: int, code: str, kind: str, retryable: b
     assert problem["retryable"] is retryable
     assert problem["call_id"] == reply.call_id
     assert problem["title"]
-    assert re.fullmatch(r"[A-Z].*[.)]", problem["detail"], re.DOTALL), problem["detail"]
+    assert re.fullmatch(r"\S.*[.)]", problem["detail"], re.DOTALL), problem["detail"]
     assert reply.header("Sluicegate-Error-Kind") == kind
     assert reply.header("x-should-retry") == ("true" if retryable else "false")
     assert reply.header("WWW-Authenticate") is None

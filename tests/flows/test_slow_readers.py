@@ -42,7 +42,7 @@ def test_slow_readers_of_large_replies_cost_bounded_memory(new_folder: NewFolder
         before = resident(product.process.pid)
         readers = []
         for _ in range(READERS):
-            client = stack.enter_context(Client.to(product.proxy, timeout=20))
+            client = stack.enter_context(Client.to(product.proxy, timeout=60))
             client.send(absolute(upstream, "/"))
             readers.append(client)
         opened = [reader for reader in readers if reader.reply_head().status == 200]

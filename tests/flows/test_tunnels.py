@@ -138,7 +138,7 @@ def test_two_tunnels_get_the_same_authority_and_the_export_is_that_authority(flo
 def test_openssls_own_client_accepts_the_leaf(flow: Flow) -> None:
     done = subprocess.run(
         ["curl", "-sS", "--fail", "--noproxy", "", "-x", f"http://127.0.0.1:{flow.product.proxy}", "--cacert",
-         str(flow.product.folder / "ca" / "ca.pem"), flow.address.url, f"{flow.tls.url}/x"],
+         str(flow.product.folder / "ca" / "ca.crt"), flow.address.url, f"{flow.tls.url}/x"],
         capture_output=True, timeout=20,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, b"okok"), done.stderr

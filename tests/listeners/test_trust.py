@@ -86,7 +86,7 @@ def test_export_hands_out_the_certificate_and_never_the_key(tmp_path):
     group, runner = commands(tmp_path / "ca"), CliRunner()
     shown = runner.invoke(group, ["export"])
     assert shown.exit_code == 0
-    assert shown.stdout == (tmp_path / "ca" / "ca.pem").read_text()
+    assert shown.stdout == (tmp_path / "ca" / "ca.crt").read_text()
     for kind in ("pem", "bundle", "pkcs12"):
         assert b"PRIVATE" not in runner.invoke(group, ["export", "--format", kind]).stdout_bytes
 
@@ -95,7 +95,7 @@ def test_export_writes_a_file(tmp_path):
     output = tmp_path / "bundle.pem"
     done = CliRunner().invoke(commands(tmp_path / "ca"), ["export", "--format", "bundle", "--output", str(output)])
     assert done.exit_code == 0
-    assert output.read_text().startswith((tmp_path / "ca" / "ca.pem").read_text())
+    assert output.read_text().startswith((tmp_path / "ca" / "ca.crt").read_text())
 
 
 def test_export_needs_no_access_to_the_key(tmp_path):

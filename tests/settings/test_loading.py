@@ -97,8 +97,6 @@ def test_all_faults_come_at_once_each_with_its_line():
         ("upstream: {proxy: 'http://user:pw@proxy:3128'}", "hold no user or password"),
         ("upstream: {proxy: 'socks5://proxy:1080'}", "must be http://HOST:PORT"),
         ("audit: {sink: file}", "is required"),
-        ("ledger: {kind: sqlite}", "no such setting"),
-        ("state: {dir: x}", "no such setting"),
         ("limits: {in_flight: 0}", "greater than or equal to 1"),
         ("limits: {grace_seconds: 0}", "greater than 0"),
         ("policies: {default: allow}", "'deny' or 'warn'"),
