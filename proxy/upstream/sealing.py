@@ -146,7 +146,7 @@ def _outgoing(call: Call, kept: list[tuple[bytes, bytes, bytes]], region: str, s
         call.method,
         call.destination.scheme == "https",
         call.destination.host,
-        call.target,
+        call.place.target,
         tuple([(name, value) for name, _, value in kept]),
         None if section.chunked else section.length or 0,
         region,
