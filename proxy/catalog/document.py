@@ -89,6 +89,11 @@ class AuthDocument(_Strict):
     bearer: PlacementDocument | None = None
     api_key: PlacementDocument | None = None
     basic: PlacementDocument | None = None
+    aws: Literal[True] | None = Field(None, description="requests are signed with AWS Signature Version 4")
+
+    def signed(self) -> tuple[str, ...]:
+        """The kinds that sign each request: they have no placement."""
+        return ("aws",) if self.aws else ()
 
     def placements(self) -> dict[str, Placement]:
         kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
@@ -152,8 +157,8 @@ class ProviderDocument(_Strict):
         yield from self._site_faults()
         yield from self._pin_faults()
         yield from self._operation_faults()
-        if not self.auth.placements():
-            yield ("auth",), "name at least one record kind: bearer, api_key or basic"
+        if not self.auth.placements() and not self.auth.signed():
+            yield ("auth",), "name at least one record kind: bearer, api_key, basic or aws"
 
     def _variable_faults(self) -> Iterator[tuple[Location, str]]:
         used = {name for pattern, _ in self.sites() for name in pattern.variables}

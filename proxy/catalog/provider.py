@@ -25,6 +25,7 @@ class Provider:
 
     sites       every (host, base path) at which a call is this provider's
     auth        default placement of each record kind the provider takes
+    signed      record kinds it takes that sign each request
     positions   every placement in which the provider accepts a credential, cleared before one is injected
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
@@ -44,6 +45,7 @@ class Provider:
     variables: Mapping[str, str]
     verified: date
     sources: tuple[str, ...]
+    signed: tuple[str, ...] = ()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
