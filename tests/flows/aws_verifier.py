@@ -88,7 +88,7 @@ class Verified:
                 self.request.method,
                 path.decode() if self.service == "s3" else quote(path.decode(), safe="/~"),
                 self._query(query),
-                *[f"{name}:{','.join(self.request.all(name))}" for name in self.names],
+                *[f"{name}:{','.join(self._folded(name))}" for name in self.names],
                 "",
                 ";".join(self.names),
                 self.payload,
@@ -97,6 +97,9 @@ class Verified:
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         text = f"AWS4-HMAC-SHA256\n{self.time}\n{self.scope}\n{digest}"
         assert hmac.digest(self.key, text.encode(), "sha256").hex() == self.signature, canonical
+
+    def _folded(self, name: str) -> list[str]:
+        return [" ".join(value.split()) for value in self.request.all(name)]
 
     @staticmethod
     def _query(query: bytes) -> str:
