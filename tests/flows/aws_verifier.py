@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import posixpath
 import re
 from urllib.parse import quote, unquote_to_bytes
 
@@ -43,10 +44,14 @@ def decoded_chunks(body: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
 
 
 class Verified:
-    """A request whose signature holds. Raises AssertionError otherwise."""
+    """A request whose signature holds. Raises AssertionError otherwise.
 
-    def __init__(self, request: Request) -> None:
+    `normalise`: the path's dot segments and empty segments are taken out first, as services other than S3 do.
+    """
+
+    def __init__(self, request: Request, *, normalise: bool = False) -> None:
         self.request = request
+        self.normalise = normalise
         lines = request.all("Authorization")
         assert len(lines) == 1, request.head
         match = AUTHORIZATION.fullmatch(lines[0])
@@ -86,7 +91,7 @@ class Verified:
         canonical = "\n".join(
             [
                 self.request.method,
-                path.decode() if self.service == "s3" else quote(path.decode(), safe="/~"),
+                self._path(path.decode()),
                 self._query(query),
                 *[f"{name}:{','.join(self._folded(name))}" for name in self.names],
                 "",
@@ -97,6 +102,15 @@ class Verified:
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         text = f"AWS4-HMAC-SHA256\n{self.time}\n{self.scope}\n{digest}"
         assert hmac.digest(self.key, text.encode(), "sha256").hex() == self.signature, canonical
+
+    def _path(self, path: str) -> str:
+        if self.service == "s3":
+            return path
+        if self.normalise:
+            end = "/" if path.endswith("/") and path.strip("/") else ""
+            path = posixpath.normpath("/" + path.lstrip("/"))
+            path += end if path != "/" else ""
+        return quote(path, safe="/~")
 
     def _folded(self, name: str) -> list[str]:
         return [" ".join(value.split()) for value in self.request.all(name)]
