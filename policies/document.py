@@ -158,6 +158,15 @@ class Subject(_Strict):
     actor: SubjectPattern | None = None
 
 
+class Impersonate(_Strict):
+    """For whom a service account acts: the call's actor, as an account of one domain (Google's delegation)."""
+
+    from_: Annotated[Literal["actor"], Field(alias="from")]
+    domain: Annotated[str, Field(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$")]
+    allow: Annotated[tuple[OperationGlob, ...], Field(min_length=1)]
+    """Globs over the account's local part; "*" for everyone of the domain."""
+
+
 class Credential(_Strict):
     """Which record of the store is used and where its value stands (default: where the provider wants it)."""
 
@@ -170,6 +179,7 @@ class Credential(_Strict):
     region: Annotated[str, AfterValidator(_aws_name)] = ""
     """What an aws credential signs for, where host and record do not say or say something else."""
     service: Annotated[str, AfterValidator(_aws_name)] = ""
+    impersonate: Impersonate | None = None
 
 
 def _credential_form(value: Any) -> str:

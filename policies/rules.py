@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from policies.document import DEFAULT_TUNNEL_BYTES, AllowRule, Credential, DenyRule, EgressPolicy, Subject, split_tunnel
 from policies.facts import ProviderFacts
@@ -14,6 +15,26 @@ from policies.matchers import HostPattern, PathPattern, glob_matches, host_patte
 Endpoint = tuple[str, str, int]
 """(scheme, host, port), as canonical as a call's destination."""
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_LOCAL_PART: Final = re.compile(r"[a-z0-9](?:[a-z0-9._+-]{0,62}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """Whom a service account may act for: accounts of `domain` whose local part matches one of the globs `allow`."""
+
+    domain: str
+    allow: tuple[str, ...]
+
+    def user(self, actor: str) -> str:
+        """The account of an actor, who is named with or without the domain. Raises ValueError saying why not."""
+        local, at, domain = actor.lower().partition("@")
+        if not _LOCAL_PART.fullmatch(local):
+            raise ValueError("the call names no actor that could be an account")
+        if at and domain != self.domain:
+            raise ValueError(f"the actor is not of {self.domain}")
+        if not any(glob_matches(pattern, local) for pattern in self.allow):
+            raise ValueError("the rule's impersonate.allow does not name the actor")
+        return f"{local}@{self.domain}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +42,13 @@ class CredentialUse:
     """Which credential a call gets: record `name`, of the tenant or of the actor.
 
     `placement` is (kind, name, format), kind one of header, query, cookie; None leaves it to the provider.
+    `impersonate` is set where a service account acts for the actor.
     """
 
     name: str
     per: Literal["tenant", "actor"] = "tenant"
     placement: tuple[str, str, str] | None = None
+    impersonate: Impersonation | None = None
     region: str = ""
     service: str = ""
     """What an aws credential signs for, where the host's name does not tell."""
@@ -185,12 +208,18 @@ def credential_use(rule: AllowRule) -> CredentialUse | None:
             rule.credential.name,
             rule.credential.per,
             _placement(rule.credential),
+            _impersonation(rule.credential),
             rule.credential.region,
             rule.credential.service,
         )
     if rule.credential is None and rule.provider is not None:
         return CredentialUse(rule.provider)
     return None
+
+
+def _impersonation(credential: Credential) -> Impersonation | None:
+    wanted = credential.impersonate
+    return Impersonation(wanted.domain, tuple(glob.lower() for glob in wanted.allow)) if wanted else None
 
 
 def _placement(credential: Credential) -> tuple[str, str, str] | None:

@@ -3,55 +3,59 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ipaddress
 import logging
 import signal
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
-from proxy.app_identity import Identities
-from proxy.audit.exposition import Exposition
+from proxy.app_control import Operator
+from proxy.app_identity import Chains, Fetch, Identities
+from proxy.app_terms import Routes, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
-from proxy.control import Controls, ControlServer, serve_control
+from proxy.catalog.token import TokenFacts
+from proxy.control import ControlServer, serve_control
 from proxy.credentials.resolve import Resolver
-from proxy.errors import ConfigurationError, StoreError
-from proxy.explanation import explain, question
+from proxy.errors import ConfigurationError, GatewayError, StoreError
+from proxy.identity.chain import Chain
 from proxy.listeners.base_url import BaseUrlListener
 from proxy.listeners.certificate_authority import CertificateAuthority
 from proxy.listeners.connect import Connect
 from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
-from proxy.listeners.sockets import bound_socket, listener_context, serve_socket
-from proxy.model import Caller, Destination
-from proxy.opening import open_store, paths_and_limits
+from proxy.listeners.sockets import bound_socket, serve_socket
+from proxy.memory import settle, tune_heap
+from proxy.model import Caller
+from proxy.opening import open_issuing, open_store, paths_and_limits
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.pipeline import Pipeline
+from proxy.reloading import Reloadable, signature
 from proxy.responses.masking import Masks
 from proxy.routing import Snapshot
-from proxy.rules import Rules, load_rules
+from proxy.rules import Rules, load_rules, rule_files
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
-from proxy.upstream.addresses import Endpoint
-from proxy.upstream.dial import Dialler, Parent, client_context
-from proxy.upstream.exchange import Timeouts
+from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.framing import Limits
-from proxy.wire.pool import Pool, PoolKey, PoolSizes
-from proxy.wire.server_connection import Patience
+from proxy.wire.hop import Patience
+from proxy.wire.pool import Pool
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
 from signers.table import SIGNERS
+
+if TYPE_CHECKING:
+    from proxy.audit.exposition import Exposition
 
 log = logging.getLogger("sluicegate")
 
@@ -60,41 +64,34 @@ WATCH_SECONDS = 1.0
 STORE_RETRY_SECONDS = 1.0
 
 
-class Routes:
-    """`routes:` of the configuration, looked up once for each provider and host."""
+class Outside(NamedTuple):
+    """The way to upstreams: which addresses names have, and how those are dialled."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._timeouts: dict[tuple[str, str], Timeouts] = {}
-
-    def timeouts(self, provider: str, host: str) -> Timeouts:
-        known = self._timeouts.get((provider, host))
-        if known is None:
-            phases = self._settings.route(provider or None, host).timeouts
-            known = Timeouts(phases.connect, phases.head, phases.read)
-            if len(self._timeouts) < 4_096:
-                self._timeouts[provider, host] = known
-        return known
-
-    def connect_timeout(self, destination: Destination) -> float:
-        return self._settings.route(None, destination.host).timeouts.connect
-
-    def pool_sizes(self, key: PoolKey) -> PoolSizes:
-        route = self._settings.route(None, key.destination.host)
-        return PoolSizes(
-            route.pool.connections, route.pool.waiting, idle=route.timeouts.idle, wait=route.timeouts.connect
-        )
+    addresses: AddressResolver
+    dialler: Dialler
 
 
 class Instance:
     """One running proxy."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        identities: Callable[[Fetch], Chains] | None = None,
+        frozen: bool = False,
+        outside: Callable[[Limits], Outside] | None = None,
+    ) -> None:
+        """`identities` takes the place of the configured ones; `frozen` never looks at a file again; `outside` is
+        another way out than the configured one."""
         faults = file_faults(settings)
         if faults:
             raise ConfigurationError(faults)
         self.settings = settings
         self.readiness = Readiness("listeners", "store")
+        # Signatures before the files are read: what is replaced meanwhile is found by the first look.
+        self._seen_rules = signature(rule_files(settings))
+        self._seen_roots = signature([settings.upstream.extra_ca_file] if settings.upstream.extra_ca_file else [])
         self.rules = self._load_rules()
         self.metrics = Metrics(__version__, self.rules.catalog.providers)
         self.audit = AuditSink(Output(settings.audit.path if isinstance(settings.audit, FileAudit) else None))
@@ -104,6 +101,9 @@ class Instance:
         self._roots: ssl.SSLContext | None = None
         self.store = open_store(settings.store)
         paths, cache = paths_and_limits(settings.store)
+        self.limits = limits_of(settings)
+        self.addresses, self.dialler = (outside or self._outside)(self.limits)
+        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -114,10 +114,8 @@ class Instance:
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
             signers=SIGNERS,
+            issuing=self.issuing,
         )
-        self.addresses = AddressResolver()
-        self.limits = _limits(settings)
-        self.dialler = Dialler(self.limits, lambda _: self.roots, self.routes.connect_timeout, _parent(settings))
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
             Snapshot(self.rules.policies, self.rules.catalog),
@@ -130,14 +128,29 @@ class Instance:
             settings.limits.in_flight,
             self.sweep,
         )
-        self.identities = Identities(settings, Fetcher(lambda: self.roots, settings.upstream.proxy).fetch)
+        fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
+        self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
+        self.frozen = frozen
         self.authority = CertificateAuthority.open(settings.ca.dir, settings.ca.required, time.time())
+        self.authority_fault = ""
+        """Why the authority on disk is not in use."""
+        self.reloads = () if frozen else tuple(self._reloads())
+        for revocations in self.identities.revocations:
+            revocations.subscribe(self._cut_revoked)
         self.services = [(listener, self._service(listener)) for listener in settings.listeners]
         self._servers: list[asyncio.AbstractServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
+        self._exposition: Exposition | None = None
         self._control: ControlServer | None = None
         self.stopping = asyncio.Event()
+        self.store_opened = asyncio.Event()
+        self.bound: list[tuple[str, int]] = []
+        """Where the listeners are, in the order of the settings."""
+
+    def _outside(self, limits: Limits) -> Outside:
+        dialler = Dialler(limits, lambda _: self.roots, self.routes.connect_timeout, parent_of(self.settings))
+        return Outside(AddressResolver(), dialler)
 
     @property
     def roots(self) -> ssl.SSLContext:
@@ -146,9 +159,9 @@ class Instance:
             self._roots = client_context(self.settings.upstream.extra_ca_file)
         return self._roots
 
-    def _service(self, listener: Listener) -> Service:
+    def _terms(self) -> Terms:
         limits = self.settings.limits
-        terms = Terms(
+        return Terms(
             self.limits,
             Patience(
                 limits.request_head_seconds,
@@ -158,14 +171,28 @@ class Instance:
             ),
             limits.client_connections,
         )
+
+    def _service(self, listener: Listener) -> Service:
         chain = self.identities.chain(self.settings.identity_of(listener), listener.kind)
         if listener.kind == "base-url":
-            base = BaseUrlListener(self.pipeline, chain, terms, self.connections)
+            base = BaseUrlListener(self.pipeline, chain, self._terms(), self.connections)
             base.scheme = b"https" if listener.tls else b"http"
             return base
-        forward = ForwardListener(self.pipeline, chain, terms, self.connections)
+        return self.forward(chain)
+
+    def forward(self, chain: Chain, kind: type[ForwardListener] = ForwardListener) -> ForwardListener:
+        """A proxy listener that is not served yet."""
+        terms = self._terms()
+        forward = kind(self.pipeline, chain, terms, self.connections)
         forward.connect = Connect(self.pipeline, self.authority, self.dialler, terms, self.connections, self.sweep)
         return forward
+
+    async def listen(self, host: str, port: int, service: Service) -> tuple[str, int]:
+        """Serves one more listener than the settings name; where it is."""
+        sock = bound_socket(host, port)
+        (bound,) = self._refuse_ourselves([sock])
+        self._servers.append(await serve_socket(sock, service, None))
+        return bound
 
     # Start.
 
@@ -173,36 +200,38 @@ class Instance:
         """Binds, reads and serves. Raises ConfigurationError or OSError; nothing is served then."""
         await self.identities.start()
         sockets = [bound_socket(listener.bind.host, listener.bind.port) for listener, _ in self.services]
-        self._refuse_ourselves(sockets)
-        self.metrics.connections = self._connection_counts
+        self.bound = self._refuse_ourselves(sockets)
+        self.metrics.connections = self.connection_counts
         self.metrics.audit = self.audit.output
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
+        self.metrics.credential_expiry = self.credentials.expiries
         if self.settings.ops is not None:
-            self._ops = await serve_ops(self.settings.ops, self.readiness, Exposition(self.metrics).render)
+            self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
         if self.settings.control is not None:
-            self._control = await serve_control(self.settings.control, self._controls())
+            self._control = await serve_control(self.settings.control, Operator(self).controls())
         for sock, (listener, service) in zip(sockets, self.services, strict=True):
-            self._servers.append(await serve_socket(sock, service, _own_tls(listener)))
+            self._servers.append(await serve_socket(sock, service, own_tls(listener)))
         self.readiness.met("listeners")
         self.sweep.members.add(self.pool)
         self.sweep.follow(self.connections.open)
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
-        _settle_memory()
-        self._tasks = [asyncio.create_task(self._open_store()), asyncio.create_task(self._watch())]
+        settle()
+        self._tasks = [asyncio.create_task(self._open_store())]
+        if not self.frozen:
+            self._tasks.append(asyncio.create_task(self._watch()))
         for name in ("state", "ledger"):
             if getattr(self.settings, name) is not None:
                 log.warning("%s is set in the configuration, but this version does not use it", name)
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
-    def _refuse_ourselves(self, sockets: list[socket.socket]) -> None:
-        own: set[Endpoint] = set()
-        for sock in sockets:
-            host, port = sock.getsockname()[:2]
-            own.add((ipaddress.ip_address(host), port))
-        self.addresses.refuse(frozenset(own))
+    def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
+        """No call may lead to these sockets; returns where they are."""
+        bound = [(str(host), int(port)) for host, port, *_ in (sock.getsockname() for sock in sockets)]
+        self.addresses.refuse(frozenset((ipaddress.ip_address(host), port) for host, port in bound))
+        return bound
 
     async def _open_store(self) -> None:
         """The first login. A store that is away delays readiness, not the listeners."""
@@ -222,6 +251,7 @@ class Instance:
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
         self.readiness.met("store")
+        self.store_opened.set()
 
     # While it runs.
 
@@ -229,63 +259,77 @@ class Instance:
         wanted = self.settings.policies
         return load_rules(wanted.dirs, wanted.floor, self.settings.providers, wanted.default)
 
-    def reload(self) -> dict[str, Any]:
-        """Takes policies, providers and the authority anew; a fault keeps what was there and is raised."""
-        try:
-            rules = self._load_rules()
-        except ConfigurationError:
-            self.metrics.policy_reload("failed")
-            raise
+    def _take_rules(self, rules: Rules) -> None:
         self.rules = rules
-        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog)
+        self.metrics.providers = frozenset(rules.catalog.providers)
         self.metrics.policy_hash = rules.policies.hash
-        self.metrics.policy_reload("ok")
-        self.authority.reload(time.time())
-        return {"policies": rules.policies.hash}
+        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog)
+
+    def _take_roots(self, roots: ssl.SSLContext) -> None:
+        self._roots = roots
+        self.pool.retire()
+
+    def _reloads(self) -> Iterator[Reloadable[Any]]:
+        """What is taken up when its files change. Key sets, revocations and the store see to theirs by themselves."""
+        files = rule_files(self.settings)
+        yield Reloadable(
+            "policies", lambda: signature(files), self._load_rules, self._take_rules, self._seen_rules,
+            self.metrics.policy_reload,
+        )  # fmt: skip
+        extra = self.settings.upstream.extra_ca_file
+        if extra is not None:
+            yield Reloadable(
+                "roots", lambda: signature([extra]), lambda: checked_context(extra), self._take_roots, self._seen_roots
+            )
 
     async def _watch(self) -> None:
-        """Takes up an authority that was replaced on disk or is due for renewal."""
+        """Takes up what was replaced on disk, and an authority that is due for renewal."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                self.authority.reload(time.time())
-            except ConfigurationError as error:
+                for reload in self.reloads:
+                    await reload.look()
+                self.renew_authority()
+            except Exception as error:  # whatever it is, later changes still have to be seen
+                log.error("looking for changed files failed", exc_info=error)
+
+    def renew_authority(self) -> None:
+        """Takes up an authority that was replaced on disk, or that is due for renewal; a fault keeps the one in use."""
+        try:
+            self.authority.reload(time.time())
+        except ConfigurationError as error:
+            if str(error) != self.authority_fault:
                 log.warning("the new certificate authority is not taken up: %s", error)
+            self.authority_fault = str(error)
+        else:
+            self.authority_fault = ""
+
+    def _cut_revoked(self) -> None:
+        """A revocation list has changed: whoever is on it loses what is still running."""
+        error = GatewayError("identity_invalid", "The session was revoked.")
+        self.pipeline.cut(
+            lambda caller, _, __: any(known.revoked(caller) for known in self.identities.revocations), error
+        )
+
+    def _token_facts(self, provider: str) -> TokenFacts | None:
+        found = self.rules.catalog.by_name(provider)
+        return found.token if found is not None else None
 
     def _credential_read(self, path: str, result: str, caller: Caller) -> None:
         self.audit.credential_read(path, result, caller, time.time())
 
-    def _connection_counts(self) -> Iterator[tuple[str, str, int]]:
+    def connection_counts(self) -> Iterator[tuple[str, str, int]]:
         busy = len(self.pipeline.running)
         yield "client", "active", busy
         yield "client", "idle", max(0, len(self.connections.open) - busy)
         yield from self.pool.counts()
 
-    def _controls(self) -> Controls:
-        return Controls(status=self.status, reload=self.reload, drain=self._drain_on_request, explain=self._explain)
+    def _scrape(self, accept: str) -> tuple[bytes, str]:
+        from proxy.audit.exposition import Exposition  # its library is loaded when somebody scrapes
 
-    def status(self) -> dict[str, Any]:
-        """What the operator's socket shows."""
-        documents, rules = self.rules.policies.size
-        return {
-            "version": __version__,
-            "ready": self.readiness.ready,
-            "waiting_for": list(self.readiness.waiting_for),
-            "listeners": [{"kind": listener.kind, "bind": str(listener.bind)} for listener, _ in self.services],
-            "policies": {"hash": self.rules.policies.hash, "documents": documents, "rules": rules},
-            "calls_in_flight": len(self.pipeline.running),
-            "connections": [
-                {"side": side, "state": state, "count": count} for side, state, count in self._connection_counts()
-            ],
-            "authority_expires": self.authority.expires,
-        }
-
-    def _explain(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        return explain(self.rules, question(asked))
-
-    def _drain_on_request(self) -> dict[str, Any]:
-        self.stopping.set()
-        return {"draining": True}
+        if self._exposition is None:
+            self._exposition = Exposition(self.metrics)
+        return self._exposition.render(accept)
 
     # Stop.
 
@@ -296,10 +340,16 @@ class Instance:
             server.close()
         self.connections.drain()
         end = time.monotonic() + self.settings.limits.grace_seconds
-        while self._exchanging and time.monotonic() < end and not at_once.is_set():
+        while self._exchanging and time.monotonic() < end and not at_once.is_set():  # noqa: ASYNC110 - three conditions
             await asyncio.sleep(0.02)
         for relay in tuple(self.pipeline.relays):
             relay.cut()
+        for exchange in tuple(self.pipeline.running):
+            exchange.fail(
+                GatewayError("outcome_unknown", "The proxy was stopped before the provider had answered.")
+                if exchange.attempts
+                else GatewayError("overloaded", "The proxy is stopping.", retry_after=1)
+            )
         for connection in tuple(self.connections.open):
             connection.cut()
         self.sweep.stop()
@@ -322,57 +372,11 @@ class Instance:
         return len(self.pipeline.running) > len(self.pipeline.relays)
 
 
-def _settle_memory() -> None:
-    """What was made at start stays: the collector need not look at it again. Calls leave no cycles behind (they are
-    counted in a test), so that it has little to do and may do it seldom."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-
-
-def _limits(settings: Settings) -> Limits:
-    limits = settings.limits
-    return Limits(
-        target=limits.request_target,
-        head=limits.head,
-        lines=limits.header_lines,
-        chunk_line=limits.chunk_line,
-        trailers=limits.trailers,
-        interim=limits.interim_replies,
-    )
-
-
-def _parent(settings: Settings) -> Parent | None:
-    if settings.upstream.proxy is None:
-        return None
-    parts = urlsplit(settings.upstream.proxy)
-    return Parent(parts.hostname or "", parts.port or 80)
-
-
-def _own_tls(listener: Listener) -> Any:
-    """Makes the listener's contexts, anew when its files changed: certificates are replaced while we run."""
-    tls = listener.tls
-    if tls is None:
-        return None
-    kept: tuple[tuple[int, ...], ssl.SSLContext] | None = None
-
-    def context() -> ssl.SSLContext:
-        nonlocal kept
-        files = [tls.cert, tls.key, *([tls.client_ca] if tls.client_ca else [])]
-        seen = tuple(path.stat().st_mtime_ns for path in files)
-        if kept is None or kept[0] != seen:
-            roots = str(tls.client_ca) if tls.client_ca else None
-            kept = (seen, listener_context(str(tls.cert), str(tls.key), roots))
-        return kept[1]
-
-    context()
-    return context
-
-
 async def serve(settings: Settings) -> int:
     """Runs until SIGTERM or SIGINT; returns the exit code. A second signal stops at once."""
     loop = asyncio.get_running_loop()
     logs.watch(loop)
+    tune_heap()
     instance = Instance(settings)
     at_once = asyncio.Event()
 

@@ -30,8 +30,10 @@ class Command(NamedTuple):
 
 COMMANDS: Final = {
     "serve": Command("proxy.commands.serve", "serve", "Run the proxy in the foreground."),
+    "run": Command("proxy.commands.run", "run", "Run a command behind a proxy of its own, without keys."),
     "check": Command("proxy.commands.check", "check", "Check configuration, providers and policies; name every fault."),
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
+    "doctor": Command("proxy.commands.doctor", "doctor", "Prove what is injected; find clients and files to mind."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
     "token": Command("proxy.token_cli", "token", "Mint and inspect session tokens."),
     "ca": Command("proxy.commands.ca", "ca", "Export the interception authority's certificate."),

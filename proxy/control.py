@@ -1,4 +1,4 @@
-"""The operator's application on a unix socket: status with detail, reload, drain, explain.
+"""The operator's application on a unix socket: status with detail, reload, drain, explain, block, unblock.
 
 Whoever can open the socket is the operator: it is 0600 in a folder of 0700. JSON in, JSON out.
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from proxy.errors import ConfigurationError, Fault
+from proxy.errors import ConfigurationError, Fault, GatewayError
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -31,13 +31,15 @@ LONGEST_PATH: Final = 107  # sun_path of unix(7) holds 108 bytes with its closin
 class Controls:
     """What the socket can ask of the process. Each may answer at once or later.
 
-    reload and explain raise ConfigurationError or ValueError for what they cannot do; the caller is told why.
+    All but status and drain raise ConfigurationError or ValueError for what they cannot do; the caller is told why.
     """
 
     status: Ask
     reload: Ask
     drain: Ask
     explain: AskAbout
+    block: AskAbout
+    unblock: AskAbout
 
 
 class ControlServer:
@@ -76,7 +78,7 @@ async def serve_control(path: Path, controls: Controls) -> ControlServer:
 
 
 def application(controls: Controls) -> web.Application:
-    """GET /status, POST /reload, /drain and /explain (a JSON object in the body)."""
+    """GET /status, POST /reload and /drain; /explain, /block and /unblock take a JSON object in the body."""
     from aiohttp import web
 
     async def status(_: web.Request) -> web.Response:
@@ -88,16 +90,20 @@ def application(controls: Controls) -> web.Application:
     async def drain(_: web.Request) -> web.Response:
         return await _answer(controls.drain())
 
-    async def explain(request: web.Request) -> web.Response:
-        try:
-            question = msgspec.json.decode(await request.read(), type=dict[str, Any])
-        except msgspec.MsgspecError:
-            return _json({"error": "the body must be a JSON object"}, 400)
-        return await _answer_or_fault(lambda: controls.explain(question))
+    def about(ask: AskAbout) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def respond(request: web.Request) -> web.Response:
+            try:
+                asked = msgspec.json.decode(await request.read(), type=dict[str, Any])
+            except msgspec.MsgspecError:
+                return _json({"error": "the body must be a JSON object"}, 400)
+            return await _answer_or_fault(lambda: ask(asked))
+
+        return respond
 
     app = web.Application(client_max_size=64 * 1024)
     app.add_routes([web.get("/status", status), web.post("/reload", reload)])
-    app.add_routes([web.post("/drain", drain), web.post("/explain", explain)])
+    app.add_routes([web.post("/drain", drain), web.post("/explain", about(controls.explain))])
+    app.add_routes([web.post("/block", about(controls.block)), web.post("/unblock", about(controls.unblock))])
     return app
 
 
@@ -106,6 +112,8 @@ async def _answer_or_fault(ask: Ask) -> web.Response:
         return await _answer(ask())
     except ConfigurationError as error:
         return _json({"error": "not valid", "faults": [str(fault) for fault in error.faults]}, 422)
+    except GatewayError as error:  # a URL to explain that the proxy would not accept either
+        return _json({"error": error.detail}, 422)
     except ValueError as error:
         return _json({"error": str(error)}, 422)
 

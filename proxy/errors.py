@@ -290,7 +290,7 @@ class StoreError(SluicegateError):
 class GatewayError(SluicegateError):
     """A call refused by us.
 
-    `code` is a key of CODES; `detail` says what happened (the code's advice is appended by the renderer); `status` picks
+    `code` is a key of CODES; `detail` says what happened (the renderer appends the code's advice); `status` picks
     another of the code's statuses; `retry_after` is in seconds; `challenge` is a header line (name, value) sent with
     the refusal, as RFC 9110 section 11 wants for 401 and 407; `rule` is the policy rule that decided, if one did.
     """

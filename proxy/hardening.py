@@ -24,15 +24,16 @@ _USER_IN_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]*:[^/\s@]+@", re.I
 SECRET_FILE_BYTES: Final = 1024 * 1024
 
 
-def harden(environment: MutableMapping[str, str] | None = None) -> None:
+def harden(environment: MutableMapping[str, str] | None = None, *, parent: bool = False) -> None:
     """Make the process unreadable for others of the same user, without core files, with private files by default.
 
     An agent in the same pod may run as the same user: a process that is not dumpable cannot be traced, nor its memory
     or its environment read through /proc. Secret-looking variables are taken out of `environment` as well, so that no
-    child inherits them.
+    child inherits them. A `parent` lowers only its soft limit on core files, so that a child may have its own back: a
+    process that is not dumpable leaves none anyway.
     """
     os.umask(0o077)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1] if parent else 0))
     _prctl(_PR_SET_DUMPABLE, 0)
     if environment is not None:
         for name in secret_variables(environment):

@@ -89,6 +89,7 @@ class HeaderSection:
     keep_alive  an HTTP/1.0 client asked for it to be kept
     expect      `Expect: 100-continue` stands among the lines
     websocket   an upgrade to websocket is asked for
+    timeout     seconds that the caller gives the call (Sluicegate-Timeout); 0 without
     suspects    some value may be a session token and has to be looked at before it leaves
     memo        the last rendering: (what it depends on …, bytes); see proxy/upstream/rendering.py
     """
@@ -104,6 +105,7 @@ class HeaderSection:
         "memo",
         "presented",
         "suspects",
+        "timeout",
         "websocket",
     )
 
@@ -116,6 +118,7 @@ class HeaderSection:
         self.keep_alive = False
         self.expect = False
         self.websocket = False
+        self.timeout = 0.0
         self.suspects = False
         self.presented = Presented()
         self.memo: tuple[object, object, object, object, bytes] | None = None
@@ -206,6 +209,8 @@ class Material:
     expires: float | None = None
     masks: object = None
     """What the reply is searched for, prepared by proxy/responses/masking.py."""
+    issued: str = ""
+    """Digest of the token, where a provider issued one; empty for what its owner stored."""
     signing: Signing | None = None
     """Signs each request as it is, for kinds that cannot be prepared once (signers/table.py)."""
 

@@ -20,6 +20,7 @@ from policies.decide import Allowed, Denied
 from proxy.audit.metrics import Metrics
 from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
+from proxy.blocks import Blocks
 from proxy.credentials.resolve import Resolver
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
@@ -28,10 +29,12 @@ from proxy.responses.delivery import Delivery
 from proxy.responses.kinds import blame_of, kind_of
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
-from proxy.upstream.exchange import Exchange, Means, Timeouts, Way
+from proxy.upstream.exchange import Exchange
+from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.sealing import Seal, Skews
+from proxy.upstream.way import Timeouts, Way
 from proxy.wire.pool import Pool, PoolKey
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
@@ -59,6 +62,12 @@ class Served(Exchange):
     denied: Denied | None = None
     material: Material | None = None
     record: AuditRecord | None = None
+
+    def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
+        """Whether (caller, provider, credential) of this call are among those that `by` means."""
+        route, use = self.route, self.allowed.credential if self.allowed is not None else None
+        provider = route.provider.name if route is not None and route.provider is not None else ""
+        return self.caller is not None and by(self.caller, provider, use.name if use is not None else "")
 
 
 class CallIds:
@@ -92,6 +101,7 @@ class Pipeline:
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
+        self.blocks = Blocks()
         self.running: set[Served] = set()
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
@@ -150,8 +160,10 @@ class Pipeline:
         self._resolve(exchange, caller, route, verdict)
 
     def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
-        exchange.stage = "credential"
         call, use = exchange.call, allowed.credential
+        if self.blocks:
+            self.blocks.check(caller, route.provider.name if route.provider else "", use.name if use else "")
+        exchange.stage = "credential"
         if use is not None and presigned(call.place.target):
             if not allowed.presigned:
                 raise GatewayError("presigned_refused", "The URL's query already holds a signature.", rule=allowed.rule)
@@ -172,7 +184,7 @@ class Pipeline:
         assert allowed is not None
         way = self._way(call.destination, route, allowed)
         head = self._head(exchange, way, material)
-        if material is not None:
+        if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
         if call.section.websocket or _writes(route, call.method):
             self._audit.opened(self._record(exchange))
@@ -183,6 +195,17 @@ class Pipeline:
             material.injection.clears if material is not None else frozenset(),
         )
 
+    def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
+        """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
+        found = [exchange for exchange in self.running if exchange.caught(caught)]
+        for exchange in found:
+            exchange.cut(error)
+        return len(found)
+
+    def count_denied(self) -> None:
+        """A tunnel was refused by policy."""
+        self._metrics.denied += 1
+
     # What the stages need.
 
     def _run(self, exchange: Served, stage: Callable[[Served, T], None], value: T) -> None:
@@ -190,7 +213,7 @@ class Pipeline:
         try:
             stage(exchange, value)
         except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            exchange.fail(error)
         except Exception as error:
             self._broken(exchange, error)
             exchange.fail(GatewayError("internal", "The proxy met an error of its own."))
@@ -199,7 +222,7 @@ class Pipeline:
         try:
             found = await value
         except GatewayError as error:
-            exchange.fail(error, "denied" if error.code.kind == "permission" else "error")
+            exchange.fail(error)
             return
         self._run(exchange, stage, found)
 
@@ -307,12 +330,22 @@ class Pipeline:
         return exchange.record
 
     def reject(
-        self, error: GatewayError, connection: ServerConnection, listener: ListenerKind, destination: Destination | None
+        self,
+        error: GatewayError,
+        connection: ServerConnection,
+        listener: ListenerKind,
+        destination: Destination | None,
+        method: str = "",
+        caller: Caller | None = None,
     ) -> None:
-        """Answers what no call could be made of, and accounts for it. The connection stays if it can."""
-        call_id, keep = self.call_ids.next(), connection.keeps
-        reply = render(error, call_id, "", keep)
-        self.account(error, call_id, listener, destination, len(reply))
+        """Answers what no call could be made of, and accounts for it.
+
+        The connection stays if it can, but not behind a request that two readers might take for different ones.
+        """
+        call_id = self.call_ids.next()
+        keep = connection.keeps and error.code.name != "malformed_request"
+        reply = render(error, call_id, method, keep)
+        self.account(error, call_id, listener, destination, len(reply), method, caller)
         connection.write(reply)
         connection.end_reply(keep)
 
@@ -323,6 +356,7 @@ class Pipeline:
         listener: ListenerKind,
         destination: Destination | None,
         bytes_out: int = 0,
+        method: str = "",
         caller: Caller | None = None,
     ) -> None:
         """Leaves the record of something that was refused before it was a call."""
@@ -334,6 +368,7 @@ class Pipeline:
             actor=caller.actor if caller else "",
             agent=caller.agent if caller else "",
             provider="other",
+            method=method,
             host=destination.host if destination else "",
             status=error.status,
             outcome="denied" if error.code.kind == "permission" else "error",

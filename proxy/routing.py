@@ -1,6 +1,6 @@
 """Where a call leads: provider, policy plan and way out, looked up in what reviewed files say (pure, remembered).
 
-A snapshot is replaced whole when files change, and everything remembered goes with it; nothing is invalidated piecemeal.
+A snapshot is replaced whole when files change, and what is remembered goes with it; nothing is invalidated by piece.
 """
 
 from __future__ import annotations

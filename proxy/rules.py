@@ -13,6 +13,7 @@ from policies.load import load as load_policies
 from policies.policy_set import PolicySet
 from proxy.catalog import Catalog
 from proxy.errors import ConfigurationError, Fault
+from proxy.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,12 @@ def load_rules(
     except PolicyError as error:
         raise ConfigurationError([Fault(*fault) for fault in error.faults]) from None
     return Rules(catalog, policies)
+
+
+def rule_files(settings: Settings) -> tuple[Path, ...]:
+    """The folders (and single files) that a change of the rules is looked for in."""
+    floor = settings.policies.floor
+    return (*settings.policies.dirs, *((floor,) if floor else ()), *settings.providers)
 
 
 def _facts(catalog: Catalog) -> dict[str, ProviderFacts]:

@@ -38,8 +38,11 @@ class Process:
             raise ValueError("Object missing required field `url`")
         return {"decision": "denied", "url": question["url"]}
 
+    def block(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        return {"blocks": [asked]}
+
     def controls(self) -> Controls:
-        return Controls(self.status, self.reload, self.drain, self.explain)
+        return Controls(self.status, self.reload, self.drain, self.explain, self.block, self.block)
 
 
 @pytest.fixture

@@ -82,6 +82,7 @@ class Metrics:
         self.would_deny = 0
         self.store_requests: dict[tuple[str, str, str], int] = {}
         self.store_duration: dict[tuple[str, str, str], Histogram] = {}
+        self.refreshes: dict[tuple[str, str], int] = {}
         self.policy_reloads: dict[str, int] = {}
         self.certificates_minted = 0
         self.policy_hash = ""
@@ -132,6 +133,10 @@ class Metrics:
         key = (store, operation, result)
         _add(self.store_requests, key)
         self.store_duration.setdefault(key, Histogram(STORE_BUCKETS)).observe(seconds)
+
+    def refresh(self, provider: str, result: str) -> None:
+        """Count a request for a token: "ok", or why there was none (rejected, throttled, down, unknown)."""
+        _add(self.refreshes, (self.label(provider), result))
 
     def policy_reload(self, result: str) -> None:
         """Count an attempt to load policies again: "ok" or "failed"."""

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
 from proxy.catalog.located import Location
 from proxy.catalog.operations import path_segments
+from proxy.catalog.token import TokenDocument
 from signers.placement import Injection, Placement, check_placement, prepare
 
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -146,6 +147,10 @@ class ProviderDocument(_Strict):
     positions: list[PlacementDocument] = Field([], description="further positions in which it accepts a credential")
     pins: list[PinDocument] = []
     env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], OneLine] = {}
+    unauthorized: Literal["credential", "permission"] = Field(
+        "credential", description="what its 401 means: a credential to be renewed, or one that may not do this"
+    )
+    token: TokenDocument | None = Field(None, description="its token endpoint")
     operations: list[OperationDocument] = []
 
     def sites(self) -> list[tuple[HostPattern, str]]:

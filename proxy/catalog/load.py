@@ -22,6 +22,7 @@ from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.operations import Operation
 from proxy.catalog.provider import Provider, Site
+from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
 
@@ -93,7 +94,17 @@ def _sentence(kind: str, location: Location, problem: Any) -> str:
 
 _KEYS = sorted(
     name
-    for model in (ProviderDocument, SiteDocument, PlacementDocument, AuthDocument, PinDocument, OperationDocument)
+    for model in (
+        ProviderDocument,
+        SiteDocument,
+        PlacementDocument,
+        AuthDocument,
+        PinDocument,
+        OperationDocument,
+        TokenDocument,
+        AssertionDocument,
+        SuccessDocument,
+    )
     for name in model.model_fields
 )
 
@@ -114,6 +125,8 @@ def _provider(document: ProviderDocument) -> Provider:
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
+        token=document.token.compiled() if document.token else None,
+        renews_on_401=document.unauthorized == "credential",
     )
 
 

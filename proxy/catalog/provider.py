@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
+from proxy.catalog.token import TokenFacts
 from signers.placement import Placement
 
 
@@ -30,6 +31,8 @@ class Provider:
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
     variables   what each variable of a host template means, for the operator
+    token       its token endpoint and how that is spoken to; None where the catalogue does not know
+    renews_on_401  whether a 401 means that the credential has to be renewed
     verified    the day on which the file was last compared with `sources`
     """
 
@@ -45,6 +48,8 @@ class Provider:
     variables: Mapping[str, str]
     verified: date
     sources: tuple[str, ...]
+    token: TokenFacts | None = None
+    renews_on_401: bool = True
     signed: tuple[str, ...] = ()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""

@@ -9,28 +9,35 @@ from typing import Any
 import click
 import msgspec
 
-from proxy.commands.options import config_option
+from proxy.commands.options import caller_of, caller_options, config_option
 from proxy.errors import GatewayError
+from proxy.model import Caller
 from proxy.settings import Settings, load
 
 
 @click.command
 @click.argument("method")
 @click.argument("url")
-@click.option("--tenant", help="Tenant of the caller. Default: the static identity's.")
-@click.option("--agent", help="Agent that calls. Default: the static identity's.")
-@click.option("--actor", default="", help="Person the agent works for.")
+@caller_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--live", is_flag=True, help="Ask the running instance through its control socket.")
 @config_option
 def explain(
-    method: str, url: str, tenant: str | None, agent: str | None, actor: str, as_json: bool, config: Path | None
+    method: str,
+    url: str,
+    tenant: str | None,
+    agent: str | None,
+    actor: str,
+    as_json: bool,
+    live: bool,
+    config: Path | None,
 ) -> int:
     """Say what would be decided for METHOD URL, and why. Nothing is sent, no credential is read.
 
     Exit code 0 when the call would be allowed, 1 when it would be denied.
     """
     settings = load(config)
-    answer = _answer(settings, method, url, *_caller(settings, tenant, agent), actor)
+    answer = (_live if live else _answer)(settings, method, url, caller_of(settings, tenant, agent, actor))
     click.echo(msgspec.json.encode(answer).decode() if as_json else "\n".join(lines(answer)))
     return 1 if answer["decision"] == "denied" else 0
 
@@ -52,22 +59,23 @@ def lines(answer: dict[str, Any]) -> Iterator[str]:
         yield f"  {rule['verdict']:<10} {rule['policy']} / {rule['rule']}: {rule['why']}"
 
 
-def _answer(settings: Settings, method: str, url: str, tenant: str, agent: str, actor: str) -> dict[str, Any]:
+def _live(settings: Settings, method: str, url: str, caller: Caller) -> dict[str, Any]:
+    """The answer of the instance that runs with this configuration, policies as it has them."""
+    from proxy.commands.control_client import ask
+
+    if settings.control is None:
+        raise click.ClickException(f"{settings.file}: control is null, so a running instance cannot be asked")
+    who = {"tenant": caller.tenant, "agent": caller.agent, "actor": caller.actor}
+    return ask(settings.control, "/explain", {"method": method, "url": url, **who})
+
+
+def _answer(settings: Settings, method: str, url: str, caller: Caller) -> dict[str, Any]:
     from proxy.explanation import Question, explain
     from proxy.rules import load_rules
 
     wanted = settings.policies
     rules = load_rules(wanted.dirs, wanted.floor, settings.providers, wanted.default)
     try:
-        return explain(rules, Question(method, url, tenant, agent, actor))
+        return explain(rules, Question(method, url, caller.tenant, caller.agent, caller.actor))
     except GatewayError as error:
         raise click.BadParameter(error.detail, param_hint="URL") from None
-
-
-def _caller(settings: Settings, tenant: str | None, agent: str | None) -> tuple[str, str]:
-    first = settings.identity.chain[0]
-    if first.kind == "static":
-        tenant, agent = tenant or first.tenant, agent or first.agent
-    if tenant is None or agent is None:
-        raise click.UsageError("identity is taken from tokens here, so name the caller with --tenant and --agent.")
-    return tenant, agent

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from proxy.credentials.app_record import APPS, parse_app
+from proxy.credentials.faults import RecordError
 from proxy.credentials.paths import check_path
-from proxy.credentials.record import RecordError, expiry, parse_record
+from proxy.credentials.record import Record, expiry, parse_record
 from proxy.credentials.store import Conflict, NotFound, Store, Stored
 from proxy.credentials.stores.file import FileStore
 from proxy.errors import ConfigurationError, Fault, StoreError
@@ -23,7 +25,10 @@ ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One line of a list. `state` is "ok", "disabled", or what is wrong with the record; `expires` is epoch seconds."""
+    """One line of a list. `state` is "ok", "disabled", "rejected: …", or what is wrong with the record.
+
+    `expires` is in epoch seconds.
+    """
 
     path: str
     kind: str
@@ -89,7 +94,10 @@ async def rekey(store: Store) -> str:
 
 
 def _check(path: str, fields: Mapping[str, Any]) -> None:
-    parse_record(check_path(path), fields)
+    if check_path(path).startswith(f"{APPS}/"):
+        parse_app(path, fields)
+    else:
+        parse_record(path, fields)
 
 
 async def _replace(store: Store, path: str, fields: Mapping[str, Any]) -> int:
@@ -111,7 +119,17 @@ async def _version(store: Store, path: str) -> int:
 
 def _listing(path: str, stored: Stored) -> Listing:
     try:
+        if path.startswith(f"{APPS}/"):
+            parse_app(path, stored.fields)
+            return Listing(path, "app", stored.version, None, "ok")
         record = parse_record(path, stored.fields)
     except RecordError as error:
         return Listing(path, "-", stored.version, expiry(stored.fields), f"unusable: {error.reason}")
-    return Listing(path, record.kind, stored.version, record.expires, "disabled" if record.disabled else "ok")
+    return Listing(path, record.kind, stored.version, record.expires, _state(record))
+
+
+def _state(record: Record) -> str:
+    if record.disabled:
+        return "disabled"
+    rejection = record.grant.rejection if record.grant is not None else None
+    return f"rejected: {rejection.error}" if rejection is not None else "ok"

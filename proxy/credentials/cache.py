@@ -20,9 +20,11 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, Literal, NamedTuple
 
-from proxy.credentials.record import Record, RecordError, parse_record
+from proxy.credentials.faults import RecordError
+from proxy.credentials.loading import Loaded, load
 from proxy.credentials.store import NotFound, Store
 from proxy.errors import StoreError
 from proxy.model import Caller
@@ -78,14 +80,6 @@ class Key(NamedTuple):
     credential: str
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A record as read, with its version."""
-
-    record: Record
-    version: int
-
-
 class Entry:
     """What is known of one record. `prepared` belongs to the resolver and is emptied when the record changes."""
 
@@ -100,7 +94,9 @@ class Entry:
         "problem",
         "read_at",
         "refresh_at",
+        "reread_at",
         "since",
+        "token_until",
         "unchanged_at",
         "usable_until",
     )
@@ -118,6 +114,9 @@ class Entry:
         self.read_at = NEVER
         self.since = NEVER
         self.refresh_at = NEVER
+        self.reread_at = NEVER
+        """When the record is read again; `refresh_at` is that, or earlier where its token does not last as long."""
+        self.token_until = inf
         self.usable_until = NEVER
         self.unchanged_at = NEVER
         """When a forced read last found nothing new."""
@@ -127,10 +126,11 @@ class Entry:
         if self.loaded != loaded:
             self.loaded = loaded
             self.prepared.clear()
+            self.token_until = inf
         self.failures = 0
         self.read_at = began
         self.since = began - CLOCK_SLACK
-        self.refresh_at = began + limits.ttl * REFRESH_AHEAD
+        self._reread_at(began + limits.ttl * REFRESH_AHEAD)
         self.usable_until = began + limits.ttl
 
     def unusable(self, problem: ReadResult, fault: str, began: float, limits: CacheLimits) -> None:
@@ -140,7 +140,8 @@ class Entry:
         self.problem, self.fault = problem, fault
         self.failures = 0
         self.since = began - CLOCK_SLACK
-        self.refresh_at = self.usable_until = began + min(limits.negative, limits.ttl)
+        self.usable_until = began + min(limits.negative, limits.ttl)
+        self._reread_at(self.usable_until)
 
     def failed(self, now: float, limits: CacheLimits) -> None:
         """The store did not answer: a record within its bound is kept, and the next read is put off."""
@@ -149,12 +150,22 @@ class Entry:
         pause = limits.retry * 2.0 ** min(self.failures - 1, 10)
         if self.serves_stale(now, limits):
             self.usable_until = self._bound(limits)
-            self.refresh_at = min(now + min(pause, MAX_RETRY), self.usable_until)
+            self._reread_at(min(now + min(pause, MAX_RETRY), self.usable_until))
             return
         self.loaded = None
         self.prepared.clear()
         self.problem, self.fault = "error", ""
-        self.refresh_at = self.usable_until = now + min(pause, MAX_EMPTY_RETRY)
+        self.usable_until = now + min(pause, MAX_EMPTY_RETRY)
+        self._reread_at(self.usable_until)
+
+    def last_until(self, token_until: float) -> None:
+        """What was prepared from this record holds a token that is to be looked at again at `token_until`."""
+        self.token_until = token_until
+        self._reread_at(self.reread_at)
+
+    def _reread_at(self, moment: float) -> None:
+        self.reread_at = moment
+        self.refresh_at = min(moment, self.token_until)
 
     def serves_stale(self, now: float, limits: CacheLimits) -> bool:
         """Whether there is a record that may be used at `now` when the store does not answer."""
@@ -270,8 +281,7 @@ class RecordCache:
 
     async def _read_once(self, entry: Entry, began: float) -> ReadResult:
         try:
-            stored = await self._store.read(entry.path)
-            loaded = Loaded(parse_record(entry.path, stored.fields), stored.version)
+            loaded, _ = await load(self._store, entry.path)
         except NotFound:
             entry.unusable("missing", "", began, self.limits)
             return "missing"

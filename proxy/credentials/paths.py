@@ -15,6 +15,8 @@ from proxy.errors import GatewayError
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 MAX_SEGMENTS: Final = 16
+RESERVED: Final = "apps"
+"""The folder of application records: no tenant's records may stand in it."""
 
 
 def is_name(text: str) -> bool:
@@ -67,6 +69,8 @@ class PathTemplates:
                 "credential_missing",
                 f"Credential {credential!r} is kept for each actor of tenant {tenant!r}, and this call names no actor.",
             )
+        if tenant == RESERVED and self.tenant.startswith("{tenant}"):
+            raise GatewayError("credential_missing", f"{RESERVED!r} is the folder of applications, not a tenant.")
         values = {"tenant": tenant, "credential": credential} | ({"actor": actor} if per == "actor" else {})
         for what, value in values.items():
             if not is_name(value):

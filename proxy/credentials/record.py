@@ -1,9 +1,9 @@
 """One stored mapping into a typed record, without I/O. Faults name the record and the field, never the value.
 
 Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), aws
-(access_key_id, secret_access_key, and where given session_token, region, service). Beside those
-every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled` and `expires_at`; what else it holds is kept in the
-store and ignored here.
+(access_key_id, secret_access_key, and where given session_token, region, service), and the grants of
+`proxy.credentials.grant_record`. Beside those every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled` and
+`expires_at`; what else it holds is kept in the store and ignored here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import idna
 
-from proxy.errors import SluicegateError
+from proxy.credentials.faults import RecordError
+from proxy.credentials.grant_record import GRANT_KINDS, GrantRecord, parse_grant
 from signers.secret import Secret
 
 Value = Secret | Mapping[str, Secret]
@@ -29,6 +30,7 @@ FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "aws": ("access_key_id", "secret_access_key"),
 }
 OPTIONAL_FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {"aws": ("session_token", "region", "service")}
+KINDS: Final = (*FIELDS_OF, *GRANT_KINDS)
 MAX_VALUE: Final = 16 * 1024
 """Characters of one value: more than any provider issues, less than a request head may hold."""
 LATEST_EXPIRY: Final = 253_402_300_800.0
@@ -56,28 +58,17 @@ _FORBIDDEN_HEADERS: Final = frozenset(
 )
 
 
-class RecordError(SluicegateError):
-    """A record that cannot be used. `field` is the one at fault, "" for the whole record."""
-
-    def __init__(self, name: str, field: str, fault: str) -> None:
-        self.name = name
-        self.field = field
-        self.fault = fault
-        self.reason = f"field {field!r} {fault}" if field else fault
-        """What is wrong, without the record's name."""
-        super().__init__(f"record {name}: {self.reason}")
-
-
 @dataclass(frozen=True, slots=True)
 class Record:
     """One credential as its owner stored it.
 
-    kind      one of FIELDS_OF
-    fields    the kind's fields, each a Secret (`headers`: a mapping of them)
+    kind      one of FIELDS_OF or GRANT_KINDS
+    fields    the kind's fields, each a Secret (`headers`: a mapping of them); none for a grant
     hosts     lower-case IDNA hosts it may go to; empty: those of its provider
     vars      placeholders of the provider's host template, each one DNS label
     disabled  switched off by its owner
     expires   epoch seconds; None when not known
+    grant     where tokens are issued by the provider, what is needed for that
     """
 
     kind: str
@@ -86,6 +77,7 @@ class Record:
     vars: Mapping[str, str] = field(default_factory=dict)
     disabled: bool = False
     expires: float | None = None
+    grant: GrantRecord | None = None
 
 
 def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
@@ -94,11 +86,12 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
     kind = _kind(name, mapped)
     return Record(
         kind=kind,
-        fields={wanted: _value(name, kind, wanted, mapped) for wanted in (*FIELDS_OF[kind], *_given(kind, mapped))},
+        fields={wanted: _value(name, kind, wanted, mapped) for wanted in _fields(kind, mapped)},
         hosts=_hosts(name, stored.get("hosts")),
         vars=_vars(name, stored.get("vars")),
         disabled=_disabled(name, stored.get("disabled")),
         expires=expiry(stored),
+        grant=parse_grant(name, kind, mapped) if kind in GRANT_KINDS else None,
     )
 
 
@@ -159,18 +152,20 @@ def _look_up(name: str, ours: str, stored: Mapping[str, Any], path: object) -> o
 def _kind(name: str, mapped: Mapping[str, Any]) -> str:
     explicit = mapped.get("kind")
     if explicit is not None:
-        if not isinstance(explicit, str) or explicit not in FIELDS_OF:
-            raise RecordError(name, "kind", f"must be one of {', '.join(FIELDS_OF)}")
+        if not isinstance(explicit, str) or explicit not in KINDS:
+            raise RecordError(name, "kind", f"must be one of {', '.join(KINDS)}")
         return explicit
     possible = [kind for kind, wanted in FIELDS_OF.items() if all(field in mapped for field in wanted)]
     if len(possible) != 1:
         fault = f"could be {' or '.join(possible)}" if possible else "has the fields of no kind we know"
-        raise RecordError(name, "", f"{fault}; add kind: one of {', '.join(FIELDS_OF)}, with its fields")
+        raise RecordError(name, "", f"{fault}; add kind: one of {', '.join(KINDS)}, with its fields")
     return possible[0]
 
 
-def _given(kind: str, mapped: Mapping[str, Any]) -> list[str]:
-    return [field for field in OPTIONAL_FIELDS_OF.get(kind, ()) if mapped.get(field) not in (None, "")]
+def _fields(kind: str, mapped: Mapping[str, Any]) -> list[str]:
+    """The fields of a kind: those it needs, and those it may have and the record gives."""
+    given = [field for field in OPTIONAL_FIELDS_OF.get(kind, ()) if mapped.get(field) not in (None, "")]
+    return [*FIELDS_OF.get(kind, ()), *given]
 
 
 def _value(name: str, kind: str, field: str, mapped: Mapping[str, Any]) -> Value:

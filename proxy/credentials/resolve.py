@@ -9,11 +9,16 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, Literal, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
 
-from proxy.credentials.cache import CacheLimits, Entry, Key, Loaded, OnRead, OnRequest, RecordCache
+from proxy.credentials.cache import CacheLimits, Entry, Key, OnRead, OnRequest, RecordCache
+from proxy.credentials.freshness import marks
+from proxy.credentials.grant_record import Token
+from proxy.credentials.issuing import Issuing
+from proxy.credentials.loading import Loaded
 from proxy.credentials.paths import PathTemplates
-from proxy.credentials.record import Value
+from proxy.credentials.record import Record, Value
+from proxy.credentials.refusals import subject
 from proxy.credentials.store import Store
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
@@ -28,6 +33,13 @@ MAX_PREPARED: Final = 64
 """Prepared forms of one record: one for each provider and placement that policies name."""
 
 
+class Impersonation(Protocol):
+    """Whom a service account may act for."""
+
+    def user(self, actor: str, /) -> str:
+        """The account of an actor. Raises ValueError saying why there is none."""
+
+
 class CredentialUse(Protocol):
     """What a rule says of its credential. `placement` is (kind, name, format), or None for the provider's own."""
 
@@ -37,6 +49,8 @@ class CredentialUse(Protocol):
     def per(self) -> Literal["tenant", "actor"]: ...
     @property
     def placement(self) -> tuple[str, str, str] | None: ...
+    @property
+    def impersonate(self) -> Impersonation | None: ...
 
 
 class Provider(Protocol):
@@ -80,6 +94,7 @@ class Resolver:
     signers     by kind: makes what signs each request, for kinds that cannot be prepared (signers.table)
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
+    issuing     gives the tokens of records that hold a grant
     """
 
     def __init__(
@@ -94,10 +109,12 @@ class Resolver:
         masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
         signers: Mapping[str, Signer] | None = None,
         on_request: OnRequest = lambda result, seconds: None,
+        issuing: Issuing | None = None,
     ) -> None:
         self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
         self._entries = self._cache.entries
         self._prepare = prepare
+        self._issuing = issuing
         self._masks_of = masks_of
         self._signers = signers or {}
         self._paths = paths or PathTemplates()
@@ -116,7 +133,9 @@ class Resolver:
         key = (caller.tenant, caller.actor if use.per == "actor" else None, use.name)
         entry = self._entries.get(key)
         if entry is not None and entry.since <= now < entry.refresh_at:
-            prepared = entry.prepared.get((use.placement, provider.name if provider is not None else ""))
+            prepared = entry.prepared.get(
+                (use.placement, provider.name if provider is not None else "", use.impersonate)
+            )
             if prepared is not None and prepared.provider is provider and destination.host in prepared.material.hosts:
                 self._entries.move_to_end(key)
                 self._warm += 1
@@ -128,9 +147,13 @@ class Resolver:
         """Read the record again after a provider refused `used`; whether it is another one now, or gone.
 
         True means: resolve again, and repeat the call once if its body allows. A store that does not answer changes
-        nothing: False. Calls refused together share one read.
+        nothing: False. Calls refused together share one read. A token that was issued is renewed instead.
+        Raises GatewayError `refresh_rejected` when it cannot be renewed any more.
         """
         entry = self._entry(caller, use)
+        if used.issued and self._issuing is not None and entry.loaded is not None and entry.loaded.record.grant:
+            user = _user(entry, caller, use)
+            return await self._issuing.force(entry, entry.loaded, caller, user, used.issued)
         while not _replaced(entry, use, used):
             if 0 <= self._cache.clock() - entry.unchanged_at < FORCED_PAUSE:
                 return False
@@ -150,11 +173,38 @@ class Resolver:
         self._cache.forget(tenant, credential)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Resolutions so far by (source, result): source "cache" or "store"; result "ok" or a refusal's code."""
+        """Resolutions so far by (source, result): source cache, store or issued; result "ok" or a refusal's code."""
         return dict(self._counts + Counter({("cache", "ok"): self._warm}))
 
+    def known(self, now: float) -> list[dict[str, Any]]:
+        """What is in memory, for the operator: whose credential, its id, when it expires (epoch seconds), its state."""
+        return [
+            {
+                "tenant": entry.key.tenant,
+                "actor": entry.key.actor,
+                "credential": f"{entry.key.credential}@{entry.loaded.version}"
+                if entry.loaded
+                else entry.key.credential,
+                "expires": entry.loaded.record.expires if entry.loaded else None,
+                "state": _state(entry, now),
+            }
+            for entry in self._entries.values()
+        ]
+
+    def expiries(self) -> dict[str, float]:
+        """The soonest expiry, in epoch seconds, of the credentials in use, by provider."""
+        soonest: dict[str, float] = {}
+        for entry in self._entries.values():
+            for prepared in entry.prepared.values():
+                expires, provider = prepared.material.expires, prepared.provider
+                if expires is not None and provider is not None:
+                    soonest[provider.name] = min(expires, soonest.get(provider.name, expires))
+        return soonest
+
     async def close(self) -> None:
-        """Stop reads under way. The store is closed by its owner."""
+        """Stop reads under way, and let renewals end. The store is closed by its owner."""
+        if self._issuing is not None:
+            await self._issuing.close()
         await self._cache.close()
 
     def _entry(self, caller: Caller, use: CredentialUse) -> Entry:
@@ -167,9 +217,9 @@ class Resolver:
         entry = self._entry(caller, use)
         if not entry.since <= now < entry.usable_until:
             return self._await(entry, caller, use, provider, destination)
-        if now >= entry.refresh_at:
+        if now >= entry.reread_at:
             self._cache.refresh(entry, caller)
-        return self._counted("cache", entry, use, provider, destination, now)
+        return self._counted("cache", entry, caller, use, provider, destination, now)
 
     async def _await(
         self, entry: Entry, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination
@@ -180,25 +230,88 @@ class Resolver:
             raise GatewayError(
                 "credential_unavailable", "The credential store has not answered in time.", retry_after=1
             )
-        return self._counted("store", entry, use, provider, destination, self._cache.clock())
+        found = self._counted("store", entry, caller, use, provider, destination, self._cache.clock())
+        return found if isinstance(found, Material) else await found
 
     def _counted(
         self,
         source: str,
         entry: Entry,
+        caller: Caller,
         use: CredentialUse,
         provider: Provider | None,
         destination: Destination,
         now: float,
-    ) -> Material:
+    ) -> Material | Awaitable[Material]:
+        loaded = entry.loaded
         try:
-            material = self._material(entry, use, provider, now)
-            if destination.host not in material.hosts:
-                raise _unbound(entry, destination)
+            if loaded is not None and loaded.record.grant is not None:
+                material = self._issued(entry, loaded, caller, use, provider, destination, now)
+            else:
+                material = self._material(entry, use, provider, now)
+                if destination.host not in material.hosts:
+                    raise _unbound(entry, destination)
         except GatewayError as refusal:
             self._counts[source, refusal.code.name] += 1
             raise
+        if not isinstance(material, Material):
+            return self._counted_later(material)
         self._counts[source, "ok"] += 1
+        return material
+
+    async def _counted_later(self, waited: Awaitable[Material]) -> Material:
+        try:
+            material = await waited
+        except GatewayError as refusal:
+            self._counts["issued", refusal.code.name] += 1
+            raise
+        self._counts["issued", "ok"] += 1
+        return material
+
+    # Records that hold a grant.
+
+    def _issued(
+        self,
+        entry: Entry,
+        loaded: Loaded,
+        caller: Caller,
+        use: CredentialUse,
+        provider: Provider | None,
+        destination: Destination,
+        now: float,
+    ) -> Material | Awaitable[Material]:
+        """Material with an issued token. Nothing is asked for on behalf of a call that could not use it."""
+        if self._issuing is None:
+            raise GatewayError(
+                "credential_missing", f"{subject(entry.key)} is a grant, and nothing here issues tokens."
+            )
+        if loaded.record.disabled:
+            raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
+        if destination.host not in self._hosts(entry, loaded.record, provider):
+            raise _unbound(entry, destination)
+        token = self._issuing.token(entry, loaded, caller, _user(entry, caller, use), now)
+        if isinstance(token, Token):
+            return self._with_token(entry, loaded, use, provider, token)
+        return self._with_awaited(entry, loaded, use, provider, token)
+
+    async def _with_awaited(
+        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Awaitable[Token]
+    ) -> Material:
+        return self._with_token(entry, loaded, use, provider, await token)
+
+    def _with_token(
+        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Token
+    ) -> Material:
+        """The prepared form of a token. Only what every caller shares is found again by the warm path."""
+        loaded = entry.loaded or loaded
+        shared = use.impersonate is None and loaded.record.grant is not None and not loaded.record.grant.per_caller
+        form = (use.placement, provider.name if provider is not None else "", None if shared else token.digest)
+        prepared = entry.prepared.get(form)
+        if prepared is None or prepared.provider is not provider or prepared.material.issued != token.digest:
+            prepared = self._keep(entry, form, provider, self._make(entry, loaded, use, provider, token))
+        if shared:
+            entry.last_until(marks(token.issued_at, token.expires_at).stale_at)
+        material: Material = prepared.material
         return material
 
     def _material(self, entry: Entry, use: CredentialUse, provider: Provider | None, now: float) -> Material:
@@ -206,34 +319,52 @@ class Resolver:
         if loaded is None:
             _refuse(entry, now)
         if loaded.record.disabled:
-            raise GatewayError("credential_disabled", f"{_subject(entry)} is switched off.")
-        form = (use.placement, provider.name if provider is not None else "")
+            raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
+        if use.impersonate is not None:
+            raise GatewayError(
+                "credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody."
+            )
+        form = (use.placement, provider.name if provider is not None else "", None)
         prepared = entry.prepared.get(form)
         if prepared is None or prepared.provider is not provider:
-            if len(entry.prepared) >= MAX_PREPARED:
-                entry.prepared.clear()
-            prepared = entry.prepared[form] = Prepared(provider, self._make(entry, loaded, use, provider))
+            prepared = self._keep(entry, form, provider, self._make(entry, loaded, use, provider, None))
         material: Material = prepared.material
         return material
 
-    def _make(self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None) -> Material:
+    @staticmethod
+    def _keep(entry: Entry, form: object, provider: Provider | None, material: Material) -> Prepared:
+        if len(entry.prepared) >= MAX_PREPARED:
+            entry.prepared.clear()
+        prepared = entry.prepared[form] = Prepared(provider, material)
+        return prepared
+
+    def _make(
+        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Token | None
+    ) -> Material:
         record = loaded.record
-        placement = _placement(use, provider, record.kind)
-        signer, signing = self._signers.get(record.kind), None
+        kind, fields, expires = record.kind, record.fields, record.expires
+        if token is not None:
+            kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
+        placement = _placement(use, provider, kind)
+        signer, signing = self._signers.get(kind), None
         try:
             if signer is not None:
-                signing = signer(record.fields, placement)
+                signing = signer(fields, placement)
                 injection = Injection(clears=signing.clears, masks=signing.masks)
             else:
-                injection = self._prepare(record.kind, record.fields, placement, provider.positions if provider else ())
-            hosts = record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
+                injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
         except ValueError as error:
-            log.warning("unusable record %s: %s", entry.path, error)
-            raise GatewayError(
-                "credential_missing", f"{_subject(entry)} is stored, but does not fit this rule or provider."
-            ) from None
+            raise _unfit(entry, error) from None
+        hosts = self._hosts(entry, record, provider)
         masks = self._masks_of(injection.masks) if injection.masks else None
-        return Material(_label(use, loaded), hosts, injection, record.expires, masks, signing)
+        return Material(_label(use, loaded), hosts, injection, expires, masks, token.digest if token else "", signing)
+
+    @staticmethod
+    def _hosts(entry: Entry, record: Record, provider: Provider | None) -> frozenset[str]:
+        try:
+            return record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
+        except ValueError as error:
+            raise _unfit(entry, error) from None
 
 
 def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:
@@ -254,19 +385,36 @@ def _replaced(entry: Entry, use: CredentialUse, used: Material) -> bool:
     return _label(use, entry.loaded) != used.name
 
 
-def _subject(entry: Entry) -> str:
-    """How a refusal names the record: by tenant, actor and credential, so that an operator finds it."""
-    owner = f"tenant {entry.key.tenant!r}"
-    if entry.key.actor is not None:
-        owner = f"actor {entry.key.actor!r} of {owner}"
-    return f"Credential {entry.key.credential!r} of {owner}"
+def _state(entry: Entry, now: float) -> str:
+    if entry.loaded is None:
+        return entry.problem
+    if entry.loaded.record.disabled:
+        return "disabled"
+    return "fresh" if now < entry.refresh_at else "stale"
+
+
+def _user(entry: Entry, caller: Caller, use: CredentialUse) -> str | None:
+    """Whom the credential acts for on this call, None for itself."""
+    if use.impersonate is None:
+        return None
+    try:
+        return use.impersonate.user(caller.actor)
+    except ValueError as error:
+        raise GatewayError("policy_denied", f"{subject(entry.key)} cannot act for this caller: {error}.") from None
+
+
+def _unfit(entry: Entry, error: ValueError) -> GatewayError:
+    log.warning("unusable record %s: %s", entry.path, error)
+    return GatewayError(
+        "credential_missing", f"{subject(entry.key)} is stored, but does not fit this rule or provider."
+    )
 
 
 def _refuse(entry: Entry, now: float) -> NoReturn:
     if entry.problem == "missing":
-        raise GatewayError("credential_missing", f"{_subject(entry)} is not stored.")
+        raise GatewayError("credential_missing", f"{subject(entry.key)} is not stored.")
     if entry.problem == "invalid":
-        raise GatewayError("credential_missing", f"{_subject(entry)} is stored but cannot be used: {entry.fault}.")
+        raise GatewayError("credential_missing", f"{subject(entry.key)} is stored but cannot be used: {entry.fault}.")
     raise GatewayError(
         "credential_unavailable",
         "The credential store cannot be read just now.",
@@ -276,5 +424,5 @@ def _refuse(entry: Entry, now: float) -> NoReturn:
 
 def _unbound(entry: Entry, destination: Destination) -> GatewayError:
     return GatewayError(
-        "credential_unbound", f"{_subject(entry)} is not meant for {destination.host}; nothing was sent there."
+        "credential_unbound", f"{subject(entry.key)} is not meant for {destination.host}; nothing was sent there."
     )

@@ -37,7 +37,7 @@ class BaseUrlListener(Service):
     def _place(self, line: RequestLine, host: bytes | None) -> Place:
         if line.method == "CONNECT":
             raise GatewayError("malformed_request", "This port takes base URLs; CONNECT belongs to the proxy port.")
-        if host:
+        if host is not None:
             parse_host(host)
         raw, target = base_url_segment(line.target)
         destination = self._destination(raw)

@@ -71,8 +71,7 @@ class Connect:
         if isinstance(caller, Caller):
             self._decide(head, connection, listener, caller, host, port)
         else:
-            waiting = self._identified(caller, head, connection, listener, host, port)
-            task = asyncio.ensure_future(waiting)
+            task = asyncio.ensure_future(self._identified(caller, head, connection, listener, host, port))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -86,17 +85,24 @@ class Connect:
         port: int,
     ) -> None:
         try:
-            self._decide(head, connection, listener, await caller, host, port)
+            known = await caller
         except GatewayError as error:
-            listener.refuse(error, connection)
+            self.pipeline.reject(error, connection, listener.kind, Destination("https", host, port), "CONNECT")
+            return
+        self._decide(head, connection, listener, known, host, port)
 
     def _decide(
         self, head: RequestHead, connection: ServerConnection, listener: Service, caller: Caller, host: str, port: int
     ) -> None:
+        self.pipeline.blocks.check(caller)
         policies = self.pipeline.snapshot.policies
         verdict = policies.tunnel(caller.tenant, caller.agent, caller.actor, host, port)
         if isinstance(verdict, Denied):
-            raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
+            self.pipeline.count_denied()
+            error = GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
+            destination = Destination("https", host, port)
+            self.pipeline.reject(error, connection, listener.kind, destination, "CONNECT", caller)
+            return
         if isinstance(verdict, Allowed):
             call = listener.call(head, connection, Place(Destination("https", host, port), b"/", "/"))
             OpaqueTunnel(self.pipeline, self.dialler, call, connection, caller, verdict).open()

@@ -1,4 +1,4 @@
-"""An uninspected tunnel (`tunnel:` rules): opened once the upstream has accepted, and only for TLS that names the host."""
+"""An uninspected tunnel (`tunnel:` rules): opened once the upstream has accepted, only for TLS that names the host."""
 
 from __future__ import annotations
 

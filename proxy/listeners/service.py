@@ -11,7 +11,8 @@ from proxy.identity.chain import Chain
 from proxy.model import Call, ListenerKind, Place, Presented, RequestHead
 from proxy.pipeline import Pipeline
 from proxy.wire.framing import Limits
-from proxy.wire.server_connection import Patience, ServerConnection
+from proxy.wire.hop import Patience
+from proxy.wire.server_connection import ServerConnection
 
 
 class Terms(NamedTuple):

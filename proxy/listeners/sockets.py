@@ -7,7 +7,8 @@ import socket
 import ssl
 from collections.abc import Callable
 
-from proxy.wire.server_connection import ServerConnection, Service
+from proxy.wire.hop import Service
+from proxy.wire.server_connection import ServerConnection
 from proxy.wire.tls import TlsTransport
 
 BACKLOG = 1_024

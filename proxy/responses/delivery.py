@@ -23,7 +23,7 @@ def _block(lines: Headers) -> bytes:
 
 
 class Delivery:
-    """Writes one call's reply to the client's connection. Nothing here waits.
+    """Writes one call's reply to the client's connection; when that goes on is the exchange's to say. Nothing waits.
 
     `started` says whether the reply's head has left (after that only `cut` can tell the client of a failure);
     `status` and `bytes_out` are for the audit record; `hits` counts maskings.
@@ -114,7 +114,7 @@ class Delivery:
             lines = pointing_back(lines, call)
         if call.minor == 0:
             lines = [line for line in lines if line[0].lower() != _CODING]
-        if self.status == 204:
+        if self.status in (101, 204):
             lines = [line for line in lines if line[0].lower() not in (_LENGTH, _CODING)]  # RFC 9110 section 8.6
         return lines
 
@@ -166,7 +166,6 @@ class Delivery:
             self._send(b"")
         if self._chunked:
             self._connection.write(self._masked(frame_end(trailers)))
-        self._connection.end_reply(self.keep)
 
     def cut(self) -> None:
         """The reply cannot be ended truthfully: the client must see that."""
@@ -183,4 +182,3 @@ class Delivery:
         )
         self.bytes_out = len(reply)
         self._connection.write(reply)
-        self._connection.end_reply(self.keep)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from proxy.errors import GatewayError
+from proxy.errors import ConfigurationError, Fault, GatewayError
 from proxy.model import Destination
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.framing import Limits
@@ -46,6 +46,15 @@ def client_context(extra_roots: Path | None) -> ssl.SSLContext:
     context.hostname_checks_common_name = False
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+def checked_context(extra_roots: Path) -> ssl.SSLContext:
+    """`client_context`, with a ConfigurationError for roots that cannot be used."""
+    try:
+        return client_context(extra_roots)
+    except (OSError, ssl.SSLError) as error:
+        reason = getattr(error, "strerror", None) or "is no PEM file of certificates"
+        raise ConfigurationError([Fault(str(extra_roots), 0, f"cannot be used: {reason}")]) from None
 
 
 class _Joint(asyncio.Protocol):
@@ -95,9 +104,11 @@ class Dialler:
         Raises `upstream_unreachable`, `upstream_timeout` or `upstream_tls`.
         """
         connection = ClientConnection(self._limits, ended)
+        # Taken now: `session` belongs to this context, and another may be in use once the address has answered.
+        context = self._contexts(key.tls) if key.destination.scheme == "https" else None
         transport, connection.address = await self.open(key.destination, addresses)
-        if key.destination.scheme == "https":
-            transport = await self._secure(transport, key, session)
+        if context is not None:
+            transport = await self._secure(transport, key, context, session)
         if transport.is_closing():  # closed between two turns of the loop, when nobody listened
             raise GatewayError("upstream_unreachable", f"{key.destination.authority} closed the connection at once.")
         transport.set_protocol(connection)
@@ -148,8 +159,8 @@ class Dialler:
                 "upstream_unreachable", f"The parent proxy answered {shown} for {authority}.", blame="network"
             )
 
-    async def _secure(self, raw: Transport, key: PoolKey, session: Any) -> Transport:
-        context, name = self._contexts(key.tls), key.destination.host
+    async def _secure(self, raw: Transport, key: PoolKey, context: ssl.SSLContext, session: Any) -> Transport:
+        name = key.destination.host
         joint = _Joint()
         layer = TlsTransport(
             raw,

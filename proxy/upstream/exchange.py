@@ -8,108 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Awaitable
 
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
-from proxy.upstream.rendering import Pins
+from proxy.upstream.means import Means, Renew, Reply
 from proxy.upstream.sealing import Seal
+from proxy.upstream.way import Timeouts, Way
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
-from proxy.wire.pool import Addresses, PoolKey
+from proxy.wire.pool import Addresses
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import EARLY_LIMIT, ServerConnection
-from proxy.wire.tls import Transport
+from proxy.wire.tls import Transport, reset
 from proxy.wire.tunnel import OpaqueRelay
-
-_ADDRESSES_FRESH: Final = 1.0
-
-
-class Timeouts(NamedTuple):
-    """Seconds for each phase; the defaults fit model APIs, which may think for minutes before the first byte."""
-
-    connect: float = 10.0
-    head: float = 300.0
-    read: float = 300.0
-    """Between two reads of a reply's body; also how long a client may leave it unread."""
-    idle: float = 3_600.0
-    """Without a byte in either direction, for upgraded connections and tunnels."""
-
-
-class Reply(Protocol):
-    """Where the reply goes: proxy/responses/delivery.py."""
-
-    started: bool
-    status: int
-    bytes_out: int
-    keep: bool
-
-    def mask(self, masks: Any) -> None: ...
-    def interim(self, head: ReplyHead) -> None: ...
-    def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None: ...
-    def body(self, payload: bytes) -> None: ...
-    def end(self, trailers: Headers) -> None: ...
-    def cut(self) -> None: ...
-    def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None: ...
-
-
-class Way:
-    """How calls to one destination go out; made once and shared by them.
-
-    `addresses` looks checked addresses up, at once or later. `pins` are header lines added when the caller sent none.
-    """
-
-    __slots__ = ("_fresh_until", "_known", "_look_up", "authority", "key", "pins", "provider", "timeouts")
-
-    def __init__(
-        self,
-        key: PoolKey,
-        addresses: Callable[[], Addresses | Awaitable[Addresses]],
-        timeouts: Timeouts,
-        provider: str = "",
-        pins: Pins = (),
-    ) -> None:
-        self.key = key
-        self.authority = key.destination.authority.encode("ascii")
-        self.timeouts = timeouts
-        self.provider = provider
-        self.pins = pins
-        self._look_up = addresses
-        self._known: Addresses = ()
-        self._fresh_until = 0.0
-
-    def addresses(self, now: float) -> Addresses | Awaitable[Addresses]:
-        """Checked addresses; those of the last second are not looked at again. `now` is the monotonic clock."""
-        if now < self._fresh_until:
-            return self._known
-        found = self._look_up()
-        if isinstance(found, tuple):
-            self._known, self._fresh_until = found, now + _ADDRESSES_FRESH
-        return found
-
-
-Renew = Callable[["Exchange"], Awaitable[bytes | None]]
-"""Called once on a provider's 401: the request's head with a newer credential, or None when there is none."""
-
-
-class Sending(Protocol):
-    """The pool, as the exchange sees it."""
-
-    def take(
-        self, key: PoolKey, addresses: Addresses, *, once: bool, fresh: bool = False
-    ) -> ClientConnection | Awaitable[ClientConnection]: ...
-
-
-class Means(NamedTuple):
-    """What all exchanges share. `finished(exchange)` is called exactly once for each, with its `outcome` ("ok", "error",
-    "denied", "canceled") set and, where we failed or refused the call, its `error`; `broken` takes what should not
-    have happened; `relays` are the opaque relays in progress, for the sweep and for shutdown."""
-
-    pool: Sending
-    relays: set[OpaqueRelay]
-    finished: Callable[[Exchange], None]
-    broken: Callable[[Exchange, Exception], None]
 
 
 class Exchange:
@@ -137,8 +49,7 @@ class Exchange:
         self._trailers_dropped: frozenset[bytes] = frozenset()
         self._upstream: ClientConnection | None = None
         self._relay: OpaqueRelay | None = None
-        self._held: list[bytes] | None = None
-        self._replayable: bytes | None = None
+        self._held: list[bytes] | None = None  # a small body, waited for and kept whole
         self._deadline = 0.0
         self._chunked = False
         self._hold = 0
@@ -163,19 +74,21 @@ class Exchange:
             self._means.broken(self, error)
             self.fail(GatewayError("internal", "The proxy met an error of its own."))
 
-    def fail(self, error: GatewayError, outcome: str = "error") -> None:
+    def fail(self, error: GatewayError) -> None:
         """Refuses the call, or cuts its reply where it has begun."""
         if self.over:
             return
         self.error = error
+        outcome = "denied" if error.code.kind == "permission" else "error"
         self._abandon_upstream()
         if self.reply_to.started:
             self.reply_to.cut()
-        else:
-            self.reply_to.problem(
-                error, provider=self._way.provider if self._way else None, idempotent=self._idempotent
-            )
+            self._end(outcome)
+            return
+        provider = self._way.provider if self._way else None
+        self.reply_to.problem(error, provider=provider, idempotent=self._idempotent)
         self._end(outcome)
+        self.connection.end_reply(self.reply_to.keep)
 
     def send(self, head: bytes, way: Way, idempotent: bool, trailers_dropped: frozenset[bytes]) -> None:
         """Sends the request as soon as a connection is there. A small body of known length is waited for first: what
@@ -231,7 +144,7 @@ class Exchange:
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return
-        found = self._means.pool.take(way.key, addresses, once=not self._repeatable, fresh=fresh)
+        found = self._means.pool.take(way.key, addresses, once=not self._replaceable, fresh=fresh)
         if isinstance(found, ClientConnection):
             self._write(found)
         else:
@@ -240,7 +153,7 @@ class Exchange:
     async def _resolve(self, addresses: Awaitable[Addresses], fresh: bool) -> None:
         way = self._way
         assert way is not None
-        found = self._means.pool.take(way.key, await addresses, once=not self._repeatable, fresh=fresh)
+        found = self._means.pool.take(way.key, await addresses, once=not self._replaceable, fresh=fresh)
         self._write(found if isinstance(found, ClientConnection) else await found)
 
     async def _dialled(self, found: Awaitable[ClientConnection]) -> None:
@@ -251,6 +164,7 @@ class Exchange:
         assert way is not None
         self._upstream = upstream
         self.attempts += 1
+        self.first_byte_at = 0.0
         now = time.monotonic()
         self.sent_at = self.sent_at or now
         self._deadline = now + way.timeouts.head
@@ -265,12 +179,7 @@ class Exchange:
         self._write_with_body(upstream, self._head)
 
     def _write_with_body(self, upstream: ClientConnection, head: bytes) -> None:
-        if self._replayable is not None:
-            body = self._replayable
-        elif self._held is not None:
-            body = self._replayable = b"".join(self._held)
-        else:
-            body = self.connection.take_body()
+        body = b"".join(self._held) if self._held is not None else self.connection.take_body()
         self.bytes_in = len(body)
         if self.call.section.chunked and body:
             body = frame(body)
@@ -282,19 +191,14 @@ class Exchange:
 
     def _write_sealed(self, upstream: ClientConnection, seal: Seal) -> None:
         """Signed anew for each attempt, over the body as far as it is here."""
-        section, connection = self.call.section, self.connection
-        complete = connection.body_complete
-        if self._replayable is None:
-            early = self._held if self._held is not None else [connection.take_body()]
-            body = b"".join(early)
-            overflowed = self._hold < 0
-            if complete and not overflowed and (self._held is not None or not (section.chunked or section.length)):
-                self._replayable = body
+        connection = self.connection
+        whole = self._whole_body_kept and self._hold >= 0
+        body = b"".join(self._held) if self._held is not None else connection.take_body()
+        if not whole:
             self._held = None
-        else:
-            body = self._replayable
+        complete = connection.body_complete
         self.bytes_in = len(body)
-        head = seal.head(self._replayable)
+        head = seal.head(body if whole else None)
         payload = seal.piece(body) + (seal.end() if complete else b"")
         if self._chunked and payload:
             payload = frame(payload)
@@ -325,7 +229,12 @@ class Exchange:
     @property
     def _whole_body_kept(self) -> bool:
         section = self.call.section
-        return self._replayable is not None or (not section.chunked and not section.length)
+        return self._held is not None or (not section.chunked and not section.length)
+
+    @property
+    def _replaceable(self) -> bool:
+        """Whether the call can be sent again, when the kept connection that it went out on turns out closed."""
+        return self._repeatable and self._whole_body_kept
 
     # The client's connection (Hop).
 
@@ -407,6 +316,10 @@ class Exchange:
             upstream.pause_reading()
 
     def tick(self, now: float) -> None:
+        limit = self.call.section.timeout
+        if limit and now > self.call.started + limit and not self.over and self._relay is None:
+            self.fail(GatewayError("upstream_timeout", "The time that Sluicegate-Timeout gave the call has passed."))
+            return
         if self._deadline and now > self._deadline and self._upstream is not None and not self.over:
             what = (
                 "The provider stopped in the middle of its answer."
@@ -467,21 +380,22 @@ class Exchange:
     def reply_end(self, trailers: Headers) -> None:
         self._upstream = None
         if not self.over:
-            self._end("ok")
             self.reply_to.end(trailers)
+            self._end("ok")
+            self.connection.end_reply(self.reply_to.keep)
 
     def reply_lost(self, error: GatewayError | None, begun: bool) -> None:
         upstream, self._upstream = self._upstream, None
         if self.over:
             return
-        if error is None and not begun and upstream is not None and upstream.uses > 1:
-            if self._repeatable and self._whole_body_kept:
-                # A kept connection turned out closed: nothing can have come of the call, so a new one takes its place.
-                self._attempt(fresh=True)
-                return
-        self.fail(error or self._unanswered(begun))
+        stale = error is None and not begun and upstream is not None and upstream.uses > 1
+        if stale and self._replaceable:
+            # A kept connection turned out closed: nothing can have come of the call, so a new one takes its place.
+            self._attempt(fresh=True)
+            return
+        self.fail(error or self._unanswered())
 
-    def _unanswered(self, begun: bool) -> GatewayError:
+    def _unanswered(self) -> GatewayError:
         if self.first_byte_at:
             return GatewayError("upstream_protocol", "The provider's answer was cut short.")
         if self._repeatable:
@@ -504,6 +418,10 @@ class Exchange:
 
     def relay(self, client: tuple[Transport, bytes], upstream: tuple[Transport, bytes], cap: int | None = None) -> None:
         """Hands both connections to an opaque relay; the call ends with it."""
+        if self.over:  # cut between the tunnel's opening and its hello
+            reset(client[0])
+            reset(upstream[0])
+            return
         way = self._way
         self._relay = OpaqueRelay(
             client,
@@ -512,7 +430,16 @@ class Exchange:
             cap=cap,
             idle=way.timeouts.idle if way else Timeouts().idle,
         )
-        self._means.relays.add(self._relay)
+        if not self.over:  # the first bytes may have ended it
+            self._means.relays.add(self._relay)
+
+    def cut(self, error: GatewayError) -> None:
+        """Ends the call wherever it is: refused, its reply cut short, or its relay torn down."""
+        if self._relay is None:
+            self.fail(error)
+            return
+        self.error = error
+        self._relay.cut()
 
     def end_tunnel(self, error: GatewayError) -> None:
         """The tunnel was opened, but what came through it is not accepted."""

@@ -28,7 +28,9 @@ class Fetcher:
             ):
                 if reply.status != 200:
                     raise ValueError(f"answered {reply.status}")
-                body = await reply.content.read(MAX_BYTES + 1)
+                body = b""
+                while len(body) <= MAX_BYTES and (piece := await reply.content.read(MAX_BYTES)):
+                    body += piece  # a read returns what is there, which may be a part
         except aiohttp.ClientError as error:
             raise OSError(f"could not be fetched: {type(error).__name__}") from None
         if len(body) > MAX_BYTES:

@@ -13,7 +13,12 @@ from typing import Final
 from proxy.model import Headers
 from proxy.wire.framing import Limits, header_section
 
-_SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_QUOTED: Final = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
+_EXTENSION: Final = rb"[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
+_SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*")
+# What a size line may be while its end is missing, so that a hopeless one is refused now and not at a time limit.
+_BEGINNING: Final = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r?)?")
 
 # Fields that frame, route or authenticate a message mean nothing in a trailer and must not be merged into its head
 # by whoever reads it next (RFC 9110 section 6.5.1).
@@ -92,6 +97,8 @@ class ChunkReader:
         if (len(data) if end < 0 else end) - at > self._limits.chunk_line:
             raise ChunkFault("a chunk's size line is too long")
         if end < 0:
+            if _BEGINNING.fullmatch(data, at) is None:
+                raise ChunkFault("a chunk's size line is malformed")
             return -1
         match = _SIZE_LINE.fullmatch(data, at, end - 1)
         if match is None or data[end - 1] != 0x0D:

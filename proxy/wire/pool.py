@@ -40,7 +40,7 @@ class PoolSizes(NamedTuple):
 class _Group:
     """Connections of one key."""
 
-    __slots__ = ("asked", "dialling", "idle", "open", "session", "sizes", "waiters")
+    __slots__ = ("asked", "dialling", "idle", "open", "retired", "session", "sizes", "waiters")
 
     def __init__(self, sizes: PoolSizes) -> None:
         self.sizes = sizes
@@ -49,12 +49,18 @@ class _Group:
         self.dialling = 0
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.session: Any = None
+        self.retired = False
+        """Replaced by another group: nobody asks this one again."""
         self.asked = 0.0
         """When a connection was last wanted that was not there."""
 
     @property
     def full(self) -> bool:
         return len(self.open) + self.dialling >= self.sizes.connections
+
+    @property
+    def used(self) -> bool:
+        return bool(self.open or self.dialling or self.waiters)
 
     def make_room(self) -> None:
         """Closes the connection that was idle longest, if all of them are there already."""
@@ -84,6 +90,7 @@ class Pool:
         self._dial = dial
         self._sizes = sizes
         self._groups: dict[PoolKey, _Group] = {}
+        self._retired: list[_Group] = []
 
     def take(
         self, key: PoolKey, addresses: Addresses, *, once: bool, fresh: bool = False
@@ -198,7 +205,7 @@ class Pool:
     def _remember_session(group: _Group, connection: ClientConnection) -> None:
         assert connection.transport is not None
         tls = connection.transport.get_extra_info("ssl_object")
-        if tls is not None:
+        if tls is not None and not group.retired:
             group.session = tls.session
 
     @staticmethod
@@ -208,22 +215,36 @@ class Pool:
     def tick(self, now: float) -> None:
         """Closes connections that were idle too long, and forgets destinations without any; called by the sweep."""
         for key, group in tuple(self._groups.items()):
-            for connection in [one for one in group.idle if now - one.idle_since > group.sizes.idle]:
-                group.idle.remove(connection)
-                if connection.transport is not None:
-                    connection.transport.close()
-            unused = not group.open and not group.dialling and not group.waiters
-            if unused and now - group.asked > group.sizes.idle:
+            self._close_idle(group, now - group.sizes.idle)
+            if not group.used and now - group.asked > group.sizes.idle:
                 del self._groups[key]
+        for group in self._retired:
+            self._close_idle(group, now)
+        self._retired = [group for group in self._retired if group.used]
+
+    @staticmethod
+    def _close_idle(group: _Group, since: float) -> None:
+        for connection in [one for one in group.idle if one.idle_since < since]:
+            group.idle.remove(connection)
+            if connection.transport is not None:
+                connection.transport.close()
+
+    def retire(self) -> None:
+        """What connections were verified against has changed: those open end with the calls they serve."""
+        for group in self._groups.values():
+            group.retired, group.session = True, None  # a session cannot be resumed under other roots
+        self._retired += self._groups.values()
+        self._groups = {}
 
     def counts(self) -> Iterator[tuple[str, str, int]]:
         """(side, state, count) for the connections gauge."""
-        idle = sum(len(group.idle) for group in self._groups.values())
+        groups = (*self._groups.values(), *self._retired)
+        idle = sum(len(group.idle) for group in groups)
         yield "upstream", "idle", idle
-        yield "upstream", "active", sum(len(group.open) for group in self._groups.values()) - idle
+        yield "upstream", "active", sum(len(group.open) for group in groups) - idle
 
     def close(self) -> None:
-        for group in self._groups.values():
+        for group in (*self._groups.values(), *self._retired):
             for connection in tuple(group.open):
                 if connection.transport is not None:
                     connection.transport.close()

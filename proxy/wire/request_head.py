@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from proxy.errors import GatewayError
@@ -19,7 +20,7 @@ from proxy.wire.framing import (
 
 # What a header line is to a relay, by its comparable name.
 _PLAIN, _DROPPED, _HOST, _LENGTH, _CODING, _CONNECTION, _UPGRADE, _TE, _EXPECT = range(9)
-_AUTHORIZATION, _PROXY_AUTHORIZATION, _SESSION, _SINGLE, _OVERRIDE = range(9, 14)
+_AUTHORIZATION, _PROXY_AUTHORIZATION, _SESSION, _SINGLE, _OVERRIDE, _TIMEOUT = range(9, 15)
 
 _ROLES: Final[dict[bytes, int]] = {
     b"host": _HOST,
@@ -32,6 +33,7 @@ _ROLES: Final[dict[bytes, int]] = {
     b"authorization": _AUTHORIZATION,
     b"proxy-authorization": _PROXY_AUTHORIZATION,
     b"sluicegate-session": _SESSION,
+    b"sluicegate-timeout": _TIMEOUT,
     b"content-type": _SINGLE,
     # Hop-by-hop by RFC 9110 section 7.6.1 or by custom.
     b"keep-alive": _DROPPED,
@@ -43,6 +45,8 @@ _ROLES: Final[dict[bytes, int]] = {
     b"x-http-method-override": _OVERRIDE,
     b"x-method-override": _OVERRIDE,
 }
+_CONSUMED: Final = frozenset({_DROPPED, _CONNECTION, _PROXY_AUTHORIZATION, _SESSION, _UPGRADE, _TE, _TIMEOUT})
+_SECONDS: Final = re.compile(rb"[0-9]{1,5}(?:\.[0-9]{1,3})?")
 _SPELLINGS_LIMIT: Final = 4_096
 _spellings: dict[bytes, tuple[bytes, int]] = {}
 
@@ -86,7 +90,7 @@ def section_of(lines: Headers, limits: Limits) -> HeaderSection:
         compared, role = _spellings.get(name) or _spelling(name)
         if role != _PLAIN:
             found.by_role.setdefault(role, []).append(value)
-            if role in (_DROPPED, _CONNECTION, _PROXY_AUTHORIZATION, _SESSION, _UPGRADE, _TE):
+            if role in _CONSUMED:
                 continue
         kept.append((compared, name, value))
         if b"eyJ" in value:
@@ -118,9 +122,19 @@ def _judge(section: HeaderSection, found: _Sorted) -> None:
     if expect is not None and expect.lower() != b"100-continue":
         raise malformed("Expect names something other than 100-continue.")
     section.expect = expect is not None
+    section.timeout = _timeout(found.one(_TIMEOUT, "Sluicegate-Timeout"))
     connection = tokens(found.all(_CONNECTION))
     section.close = b"close" in connection
     section.keep_alive = b"keep-alive" in connection
+
+
+def _timeout(value: bytes | None) -> float:
+    if value is None:
+        return 0.0
+    seconds = float(value) if _SECONDS.fullmatch(value) else 0.0
+    if not 0 < seconds <= 86_400:
+        raise malformed("Sluicegate-Timeout is not a number of seconds between 0 and 86400.")
+    return seconds
 
 
 # A client cannot talk us out of what frames or routes its message by naming it in Connection.
@@ -155,10 +169,8 @@ def request_head(head: bytes, limits: Limits, last: RequestHead | None) -> Reque
         return last
     end = head.find(b"\r\n")
     line_raw, section_raw = head[:end], head[end + 2 :]
-    if last is not None and last.line_raw == line_raw:
-        line = last.line
-    else:
-        line = RequestLine(*request_line(line_raw, limits))
+    known = last is not None and last.line_raw == line_raw
+    line = last.line if last is not None and known else RequestLine(*request_line(line_raw, limits))
     if last is not None and last.section_raw == section_raw:
         section = last.section
     else:

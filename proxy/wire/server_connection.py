@@ -10,13 +10,14 @@ import asyncio
 import math
 import re
 import time
-from typing import Final, NamedTuple, Protocol
+from typing import Final
 
 from proxy.errors import GatewayError
 from proxy.model import Headers, RequestHead
 from proxy.wire.chunks import ChunkFault, ChunkReader
-from proxy.wire.framing import Limits, malformed
+from proxy.wire.framing import malformed
 from proxy.wire.heads import request_cutter
+from proxy.wire.hop import Hop, Service
 from proxy.wire.request_head import request_head
 from proxy.wire.tls import WRITE_HIGH, WRITE_LOW, Transport, peer_has_left, reset
 
@@ -31,46 +32,6 @@ _FLOWING: Final = 16_384
 _EMPTY_LINES: Final = re.compile(rb"(?:\r\n)+")
 _LINGER: Final = 2.0
 """Seconds in which a client whose body is refused may read the answer before the connection is closed."""
-
-
-class Patience(NamedTuple):
-    """How long a client may keep us waiting, in seconds."""
-
-    head: float = 4.0
-    stalled_body: float = 4.0
-    """Between two body bytes until 16 KB have come."""
-    body: float = 60.0
-    keep_alive: float = 300.0
-
-
-class Hop(Protocol):
-    """The call in progress, as the client's connection sees it."""
-
-    def client_body(self, payload: bytes) -> None: ...
-    def client_body_end(self, trailers: Headers) -> None: ...
-    def client_fault(self, error: GatewayError) -> None: ...
-    def client_gone(self) -> None: ...
-    def client_writable(self, writable: bool) -> None: ...
-    def tick(self, now: float) -> None: ...
-
-
-class Service(Protocol):
-    """Who takes the requests: a listener, or a tunnel's inside."""
-
-    limits: Limits
-    patience: Patience
-
-    def request(self, head: RequestHead, connection: ServerConnection) -> None:
-        """A request is there: answer it, now or later, through the connection."""
-
-    def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
-        """No request could be made of what came: answer and end the connection."""
-
-    def opened(self, connection: ServerConnection) -> bool:
-        """A connection was made; False turns it away."""
-
-    def closed(self, connection: ServerConnection) -> None:
-        """It has ended."""
 
 
 class ServerConnection(asyncio.Protocol):
@@ -376,10 +337,10 @@ class ServerConnection(asyncio.Protocol):
         self._reset_body()
         self.resume_body()
         self._deadline = time.monotonic() + self.service.patience.keep_alive
-        if self._buffer:
-            self._advance()
-        elif self.draining:
+        if self.draining:
             self._close()
+        elif self._buffer:
+            self._advance()
 
     def cut(self) -> None:
         """Ends the connection so that what the client has cannot pass for a whole reply."""

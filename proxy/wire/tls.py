@@ -63,9 +63,10 @@ def peer_has_left(transport: Transport) -> bool:
 class TlsTransport(asyncio.Protocol):
     """The protocol of a plain transport, and the transport of the protocol above.
 
-    `protocol.connection_made(self)` is called when the handshake is done; `failed(error)` instead when it is not, with
-    None when the peer just left and TimeoutError when it is not done within `patience` seconds. `eof_received` above means close_notify; a connection that ends without one calls
-    `connection_lost` alone, so that the protocol above can tell a cut from an end (RFC 8446 section 6.1).
+    `protocol.connection_made(self)` is called when the handshake is done; `failed(error)` instead when it is not: None
+    when the peer just left, TimeoutError when it took more than `patience` seconds. `eof_received` above means
+    close_notify; a connection that ends without one calls `connection_lost` alone, so that the protocol above can tell
+    a cut from an end (RFC 8446 section 6.1).
     """
 
     def __init__(
@@ -168,6 +169,8 @@ class TlsTransport(asyncio.Protocol):
                     break
                 pieces.append(piece)
                 size += len(piece)
+                if not self._incoming.pending and not self.tls.pending():
+                    break  # nothing more can come: asking would raise, which costs as much as decrypting a small reply
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as failure:

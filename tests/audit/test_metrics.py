@@ -18,7 +18,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 
 
 def record(**fields: str) -> AuditRecord:
-    return AuditRecord(time="", call_id="", attempts=1, **({"listener": "proxy", "provider": "slack", "outcome": "ok"} | fields))
+    return AuditRecord(
+        time="", call_id="", attempts=1, **({"listener": "proxy", "provider": "slack", "outcome": "ok"} | fields)
+    )
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -77,6 +77,7 @@ class Use:
     name: str = "slack"
     per: Any = "tenant"
     placement: tuple[str, str, str] | None = None
+    impersonate: Any = None
 
 
 @dataclass(frozen=True)

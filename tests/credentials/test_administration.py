@@ -14,7 +14,7 @@ from proxy.credentials.administration import (
     rekey,
     set_record,
 )
-from proxy.credentials.record import RecordError
+from proxy.credentials.faults import RecordError
 from proxy.credentials.store import Conflict, Fields, NotFound
 from proxy.credentials.stores.file import FileStore
 from proxy.errors import ConfigurationError, StoreError

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.credentials.record import FIELDS_OF, RecordError, canonical_host, expiry, parse_record
+from proxy.credentials.faults import RecordError
+from proxy.credentials.record import FIELDS_OF, canonical_host, expiry, parse_record
 from signers.secret import Secret
 
 NAME = "tenants/acme/slack"

@@ -51,6 +51,7 @@ def assert_refused(flow: Flow, session: Session, statuses: tuple[int, ...] = (40
         reply = session.client.reply()
         assert reply.status in statuses, (reply.head, reply.body)
         assert reply.code == "malformed_request"
+        session.client.sock.settimeout(1)
         session.client.rest()
     assert flow.upstream.received == b""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-import pytest
-
 from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, absolute, record, rule
 from tests.flows.test_slow_credentials import resident
@@ -19,23 +17,22 @@ PER_CONNECTION = 512 * 1024
 """Bytes of the process that one slow reader may cost."""
 
 
-@pytest.mark.parametrize("signed", [False, True], ids=["passed", "looked through"])
-def test_slow_readers_of_large_replies_cost_bounded_memory(new_folder: NewFolder, signed: bool) -> None:
-    """C14."""
+def test_slow_readers_of_large_replies_cost_bounded_memory(new_folder: NewFolder) -> None:
+    """C14, where replies are looked through for the secret, which costs more than passing them."""
     body = b"x" * SIZE
 
     def script(connection: Connection) -> None:
+        connection.sock.settimeout(120)
         connection.request()
         connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE)
         connection.send_quietly(body)
-        connection.wait_for_end()
 
-    credential = {"credential": {"name": "key", "header": "X-Api-Key"}} if signed else {}
+    credential = {"name": "key", "header": "X-Api-Key"}
     records = {"key": record("api_key", "127.0.0.1", value=SECRET)}
     with Upstream(script) as upstream, ExitStack() as stack:
         routes = {"127.0.0.1": {"pool": {"connections": READERS + 50}}}
         product = stack.enter_context(
-            Product(new_folder(), [rule("up", upstream, **credential)], records, routes=routes)
+            Product(new_folder(), [rule("up", upstream, credential=credential)], records, routes=routes)
         )
         assert product.process is not None
         assert product.get(upstream).status == 200

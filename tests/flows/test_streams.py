@@ -89,6 +89,28 @@ def test_each_event_is_forwarded_before_the_next_is_sent(flow: Flow, way: str, f
         assert session.client.chunk() == b""
 
 
+@pytest.mark.parametrize("part", [b"", b"5", b"5\r\n", b"5\r\nhel"])
+def test_a_head_is_forwarded_though_its_first_chunk_is_unfinished(flow: Flow, part: bytes) -> None:
+    """B73: what has come with the head does not hold the head back."""
+    seen = threading.Event()
+
+    def script(connection: Connection) -> None:
+        connection.request()
+        connection.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + part)
+        seen.wait(5)
+        connection.send(b"5\r\nhello\r\n0\r\n\r\n"[len(part) :])
+
+    flow.plain.forget(script)
+    with flow.product.client(timeout=3) as client:
+        client.send(absolute(flow.plain, "/", method="POST"))
+        assert client.reply_head().status == 200
+        seen.set()
+        got = b""
+        while piece := client.chunk():
+            got += piece
+        assert got == b"hello"
+
+
 def test_a_gzip_stream_is_forwarded_at_each_flush(flow: Flow) -> None:
     """B73: gzip with sync flush, also where replies are looked through for the secret."""
     turns = threading.Semaphore(0)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from proxy.errors import GatewayError
 from proxy.model import Headers, RequestHead
 from proxy.wire.framing import Limits
-from proxy.wire.server_connection import Patience, ServerConnection
+from proxy.wire.hop import Patience
+from proxy.wire.server_connection import ServerConnection
 
 
 class RecordingTransport(asyncio.Transport):

@@ -152,8 +152,8 @@ def test_frames_are_what_the_reader_reads() -> None:
 pieces_of_a_body = st.lists(
     st.sampled_from(
         [b"0", b"1", b"5", b"a", b"\r\n", b"\r", b"\n", b"hello", b";x", b" ", b"X: y", b":", b"\r\n\r\n", b"\x00"]
-        + [b"0\r\n\r\n", b"5\r\nhello\r\n", b"1\r\nz\r\n", b"Content-Length: 1", b"\xff"]
-    ),
+    )
+    | st.sampled_from([b"0\r\n\r\n", b"5\r\nhello\r\n", b"1\r\nz\r\n", b"Content-Length: 1", b"\xff"]),
     max_size=10,
 ).map(b"".join) | st.binary(max_size=30)
 

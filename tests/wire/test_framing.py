@@ -183,7 +183,9 @@ def test_a_malformed_header_section_is_refused(section: bytes) -> None:
 section_bytes = st.lists(
     st.sampled_from(
         [b"A", b"Host", b"Content-Length", b"Transfer-Encoding", b": ", b":", b" ", b"\t", b"5", b"chunked", b"\r\n"]
-        + [b"\n", b"\r", b"\x00", b"\x7f", b"\xe9", b"upgrade", b"Connection", b"Upgrade", b",", b"x", b"_", b"("]
+    )
+    | st.sampled_from(
+        [b"\n", b"\r", b"\x00", b"\x7f", b"\xe9", b"upgrade", b"Connection", b"Upgrade", b",", b"x", b"_", b"("]
     ),
     max_size=14,
 ).map(b"".join) | st.binary(max_size=40)

@@ -17,7 +17,7 @@ LIMITS = Limits()
 def head_of(*lines: str, line: str = "GET / HTTP/1.1", host: bool = True) -> RequestHead:
     section = (["Host: a.test"] if host else []) + list(lines)
     raw = "\r\n".join([line, *section, "", ""]).encode("latin-1")
-    return request_head(raw, LIMITS, None)[0]
+    return request_head(raw, LIMITS, None)
 
 
 def status_of(*lines: str, line: str = "GET / HTTP/1.1", host: bool = True) -> int:
@@ -33,7 +33,7 @@ def kept(head: RequestHead) -> list[tuple[bytes, bytes]]:
 
 def test_the_parts_of_a_request() -> None:
     head = head_of("X-One: 1", "x-ONE:2", line="POST /a?b HTTP/1.1")
-    assert (head.method, head.target, head.minor) == ("POST", b"/a?b", 1)
+    assert (head.line.method, head.line.target, head.line.minor) == ("POST", b"/a?b", 1)
     assert kept(head) == [(b"Host", b"a.test"), (b"X-One", b"1"), (b"x-ONE", b"2")]
     assert [compared for compared, _, _ in head.section.kept] == [b"host", b"x-one", b"x-one"]
     assert head.section.host == b"a.test"
@@ -54,7 +54,7 @@ def test_an_http_1_1_request_has_one_host(lines: list[str]) -> None:
 
 def test_an_http_1_0_request_may_come_without_host() -> None:
     head = head_of(line="GET / HTTP/1.0", host=False)
-    assert (head.minor, head.section.host) == (0, None)
+    assert (head.line.minor, head.section.host) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -233,18 +233,22 @@ def test_expect_is_noted_and_kept() -> None:
     assert (b"Expect", b"100-Continue") in kept(head)
 
 
-def test_an_equal_section_is_not_parsed_again() -> None:
-    first, raw = request_head(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n", LIMITS, None)
-    second, _ = request_head(b"POST /2 HTTP/1.1\r\nHost: a\r\n\r\n", LIMITS, (raw, first.section))
-    assert second.section is first.section
-    third, _ = request_head(b"GET /3 HTTP/1.1\r\nHost: b\r\n\r\n", LIMITS, (raw, first.section))
-    assert third.section is not first.section
+def test_what_equals_the_last_head_is_not_parsed_again() -> None:
+    first = request_head(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n", LIMITS, None)
+    same = request_head(b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n", LIMITS, first)
+    assert same is first
+    other_line = request_head(b"POST /2 HTTP/1.1\r\nHost: a\r\n\r\n", LIMITS, first)
+    assert other_line.section is first.section
+    assert (other_line.line.method, other_line.line.target) == ("POST", b"/2")
+    other_section = request_head(b"GET /1 HTTP/1.1\r\nHost: b\r\n\r\n", LIMITS, first)
+    assert other_section.line is first.line
+    assert other_section.section.host == b"b"
 
 
 def test_a_remembered_section_is_judged_with_each_request_line_anew() -> None:
-    first, raw = request_head(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n", LIMITS, None)
+    first = request_head(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n", LIMITS, None)
     with pytest.raises(GatewayError):
-        request_head(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n", LIMITS, (raw, first.section))
+        request_head(b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n", LIMITS, first)
 
 
 @given(

@@ -42,7 +42,7 @@ class Answering(RecordingHop):
             self.client_body_end(connection.trailers)
 
     def client_body_end(self, trailers: Headers) -> None:
-        self._seen.append((self._head.method, self._head.target, self.body))
+        self._seen.append((self._head.line.method, self._head.line.target, self.body))
         self._connection.write(b"!")
         self._connection.end_reply(self._connection.keeps)
 
@@ -66,7 +66,7 @@ async def test_a_request_reaches_the_service_once() -> None:
     service = RecordingService()
     connection, _ = connected(service)
     connection.data_received(GET)
-    assert [(head.method, head.target) for head in service.heads] == [("GET", b"/1")]
+    assert [(head.line.method, head.line.target) for head in service.heads] == [("GET", b"/1")]
     assert connection.keeps
 
 
@@ -84,7 +84,7 @@ async def test_the_next_request_waits_for_the_reply() -> None:
     connection.data_received(GET + POST + b"hello")
     assert len(service.heads) == 1
     connection.end_reply(True)
-    assert [head.method for head in service.heads] == ["GET", "POST"]
+    assert [head.line.method for head in service.heads] == ["GET", "POST"]
     assert connection.take_body() == b"hello"
 
 
@@ -260,7 +260,7 @@ async def test_a_refused_body_is_read_away_and_never_taken_for_a_request() -> No
     connection.data_received(POST.replace(b"5", b"%d" % len(GET)))
     connection.end_reply(connection.keeps)
     connection.data_received(GET + GET.replace(b"GET /1", b"GET /real"))
-    assert [head.target for head in service.heads] == [b"/2", b"/real"]
+    assert [head.line.target for head in service.heads] == [b"/2", b"/real"]
     assert not transport.closed
 
 

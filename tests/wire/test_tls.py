@@ -1,4 +1,4 @@
-"""TLS over a plain transport: every way to begin, to end and to stop reading, against the standard library's own peer."""
+"""TLS over a plain transport: every way to begin, to end and to stop reading, against the standard library."""
 
 from __future__ import annotations
 

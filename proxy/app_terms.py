@@ -1,0 +1,92 @@
+"""Settings made into what the parts of an instance take."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from proxy.listeners.sockets import listener_context
+from proxy.model import Destination
+from proxy.reloading import signature
+from proxy.settings import Settings
+from proxy.settings.traffic import Listener
+from proxy.upstream.dial import Parent
+from proxy.upstream.way import Timeouts
+from proxy.wire.framing import Limits
+from proxy.wire.pool import PoolKey, PoolSizes
+
+log = logging.getLogger("sluicegate")
+
+
+class Routes:
+    """`routes:` of the configuration, looked up once for each provider and host."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._timeouts: dict[tuple[str, str], Timeouts] = {}
+
+    def timeouts(self, provider: str, host: str) -> Timeouts:
+        known = self._timeouts.get((provider, host))
+        if known is None:
+            phases = self._settings.route(provider or None, host).timeouts
+            known = Timeouts(phases.connect, phases.head, phases.read)
+            if len(self._timeouts) < 4_096:
+                self._timeouts[provider, host] = known
+        return known
+
+    def connect_timeout(self, destination: Destination) -> float:
+        return self._settings.route(None, destination.host).timeouts.connect
+
+    def pool_sizes(self, key: PoolKey) -> PoolSizes:
+        route = self._settings.route(None, key.destination.host)
+        return PoolSizes(
+            route.pool.connections, route.pool.waiting, idle=route.timeouts.idle, wait=route.timeouts.connect
+        )
+
+
+def limits_of(settings: Settings) -> Limits:
+    limits = settings.limits
+    return Limits(
+        target=limits.request_target,
+        head=limits.head,
+        lines=limits.header_lines,
+        chunk_line=limits.chunk_line,
+        trailers=limits.trailers,
+        interim=limits.interim_replies,
+    )
+
+
+def parent_of(settings: Settings) -> Parent | None:
+    if settings.upstream.proxy is None:
+        return None
+    parts = urlsplit(settings.upstream.proxy)
+    return Parent(parts.hostname or "", parts.port or 80)
+
+
+def own_tls(listener: Listener) -> Callable[[], ssl.SSLContext] | None:
+    """Makes the listener's contexts, anew when its files changed: certificates are replaced while we run.
+
+    Files that cannot be used leave the last good context in place. Raises what is wrong with the first ones.
+    """
+    tls = listener.tls
+    if tls is None:
+        return None
+    files = [tls.cert, tls.key, *([tls.client_ca] if tls.client_ca else [])]
+    roots = str(tls.client_ca) if tls.client_ca else None
+    seen = signature(files)
+    kept = listener_context(str(tls.cert), str(tls.key), roots)
+
+    def context() -> ssl.SSLContext:
+        nonlocal seen, kept
+        now = signature(files)
+        if now != seen:
+            seen = now
+            try:
+                kept = listener_context(str(tls.cert), str(tls.key), roots)
+            except (OSError, ssl.SSLError) as error:
+                log.warning("the listener's new certificate is not taken up: %s", error, extra={"file": str(tls.cert)})
+        return kept
+
+    return context

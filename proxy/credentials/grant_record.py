@@ -1,0 +1,156 @@
+"""Records that hold a grant instead of a token: what they say, without I/O.
+
+    oauth2              app, refresh_token, access_token, expires_at, issued_at, scopes, token_of
+    client_credentials  app, scopes, audience, resource
+    jwt_bearer          app, subject, scopes
+    token_exchange      app, subject ("caller", or "file": the app's subject_token_file), scopes, audience, resource
+    service_account     client_email, private_key, private_key_id, scopes, app (optional)
+    github_app          app, installation_id, repositories, permissions
+
+Beside these the renewal keeps two fields of its own in a record: `refresh`, the lease, and `rejected`, why there will
+be no more tokens until the record or its app changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from proxy.credentials.faults import RecordError
+from proxy.credentials.field_reader import FieldReader
+from proxy.credentials.lease import Lease, Rejection, parse_lease, parse_rejection
+from signers.grants.assertion import signing_key
+from signers.grants.model import SigningKey
+from signers.secret import Secret
+from signers.token_reply import moment
+
+GRANT_KINDS: Final = (
+    "oauth2",
+    "client_credentials",
+    "jwt_bearer",
+    "token_exchange",
+    "service_account",
+    "github_app",
+)
+VOLATILE: Final = frozenset(
+    ["access_token", "expires_at", "issued_at", "granted_scopes", "refresh", "rejected", "account"]
+)
+"""Fields that renewals write: they are no part of what makes a credential another one."""
+NO_APP_NEEDED: Final = frozenset(["service_account"])
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Token:
+    """A token as it may be used: times in epoch seconds, None when not known. `digest` tells tokens apart in logs and
+    comparisons."""
+
+    access: Secret
+    issued_at: float | None
+    expires_at: float | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class GrantRecord:
+    """What a record says of its grant. `digest` is that of the whole credential, without what renewals write."""
+
+    kind: str
+    digest: str
+    app: str = ""
+    scopes: tuple[str, ...] = ()
+    audiences: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    subject: str = ""
+    variant: str = ""
+    refresh_token: Secret | None = None
+    token: Token | None = None
+    lease: Lease | None = None
+    rejection: Rejection | None = None
+    client_email: str = ""
+    key: SigningKey | None = None
+    installation: str = ""
+    repositories: tuple[str, ...] = ()
+    permissions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def durable(self) -> bool:
+        """Whether its tokens are kept in the record, since asking again without them is not possible."""
+        return self.kind == "oauth2"
+
+    @property
+    def per_caller(self) -> bool:
+        """Whether each caller gets a token of their own."""
+        return self.kind == "token_exchange" and self.subject in ("", "caller")
+
+
+def parse_grant(name: str, kind: str, stored: Mapping[str, Any]) -> GrantRecord:
+    """The grant of the record `name` (its path, for faults). Raises RecordError."""
+    texts = FieldReader(name, stored)
+    if kind == "oauth2" and stored.get("fields") is not None:
+        raise RecordError(name, "fields", "cannot be used with kind oauth2, since renewals write to the record")
+    app = texts.optional("app")
+    if not app and kind not in NO_APP_NEEDED:
+        raise RecordError(name, "app", f"is missing; kind {kind} needs the name of a record below apps/")
+    if "/" in app or app in (".", ".."):
+        raise RecordError(name, "app", "must be the name of a record below apps/, without the folder")
+    return GrantRecord(
+        kind=kind,
+        digest=digest_of(stored),
+        app=app,
+        scopes=texts.listed("scopes"),
+        audiences=texts.listed("audience"),
+        resources=texts.listed("resource"),
+        subject=_subject(texts, kind),
+        variant=texts.optional("token_of"),
+        refresh_token=texts.secret("refresh_token") if kind == "oauth2" else None,
+        token=_token(texts, stored) if kind == "oauth2" else None,
+        lease=parse_lease(stored.get("refresh")),
+        rejection=parse_rejection(stored.get("rejected")),
+        client_email=texts.needed("client_email") if kind == "service_account" else "",
+        key=_key(texts) if kind == "service_account" else None,
+        installation=texts.needed("installation_id") if kind == "github_app" else "",
+        repositories=texts.listed("repositories"),
+        permissions=texts.mapped("permissions"),
+    )
+
+
+def digest_of(fields: Mapping[str, Any]) -> str:
+    """A fingerprint of a whole credential, without what renewals write into it."""
+    kept = {key: value for key, value in fields.items() if key not in VOLATILE}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def token_digest(token: Secret) -> str:
+    """What tells a token from others without showing it."""
+    return hashlib.sha256(token.reveal().encode()).hexdigest()[:16]
+
+
+def token_of(access: Secret, issued_at: float | None, expires_at: float | None) -> Token:
+    return Token(access, issued_at, expires_at, token_digest(access))
+
+
+def _token(texts: FieldReader, stored: Mapping[str, Any]) -> Token | None:
+    access = texts.secret("access_token")
+    return token_of(access, moment(stored.get("issued_at")), moment(stored.get("expires_at"))) if access else None
+
+
+def _subject(texts: FieldReader, kind: str) -> str:
+    if kind == "jwt_bearer":
+        return texts.needed("subject")
+    subject = texts.optional("subject") if kind == "token_exchange" else ""
+    if subject not in ("", "caller", "file"):
+        raise RecordError(texts.name, "subject", "must be caller or file")
+    return subject
+
+
+def _key(texts: FieldReader) -> SigningKey:
+    pem = texts.secret("private_key")
+    if pem is None:
+        raise RecordError(texts.name, "private_key", "is missing; kind service_account needs it")
+    try:
+        return signing_key(pem, "RS256", texts.optional("private_key_id") or texts.optional("key_id") or None)
+    except ValueError as error:
+        raise RecordError(texts.name, "private_key", str(error)) from None

@@ -1,0 +1,63 @@
+"""What an agent and its operator are told when there is no token: whose it is, why, and who has to act."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from proxy.credentials.cache import Key
+from proxy.credentials.loading import Loaded
+from proxy.credentials.renewal import NoToken
+from proxy.errors import GatewayError
+
+NOTABLE_SKEW: Final = 30.0
+"""Seconds by which clocks may differ before it is worth a word: providers allow about as much."""
+_REASONS: Final = {
+    "resting": "could not be asked a moment ago",
+    "slow": "has not answered in time",
+    "no_reply": "took the request and did not answer",
+    "unreachable": "cannot be reached",
+    "address_refused": "is at an address that is not allowed; the operator can list its network in the app's record",
+    "misconfigured": "cannot be asked, because the record or its app lacks something; the log says what",
+}
+
+
+def subject(key: Key) -> str:
+    """How a refusal names the record: by tenant, actor and credential, so that an operator finds it."""
+    owner = f"tenant {key.tenant!r}"
+    if key.actor is not None:
+        owner = f"actor {key.actor!r} of {owner}"
+    return f"Credential {key.credential!r} of {owner}"
+
+
+def refusal_of(key: Key, loaded: Loaded, failure: NoToken, now: float) -> GatewayError:
+    """The refusal of a call whose credential got no token."""
+    if failure.outcome == "rejected":
+        return GatewayError("refresh_rejected", f"{subject(key)} {_verdict(key, loaded, failure)}{_clocks(failure)}")
+    if failure.error == "store":
+        return GatewayError("credential_unavailable", "The credential store cannot be used just now.", retry_after=1)
+    detail = f"{subject(key)} has expired, and the token endpoint {_reason(failure)}.{_clocks(failure)}"
+    return GatewayError("credential_unavailable", detail, retry_after=max(1, math.ceil(failure.retry_at - now)))
+
+
+def _verdict(key: Key, loaded: Loaded, failure: NoToken) -> str:
+    if failure.error in ("invalid_client", "unauthorized_client"):
+        app = loaded.app.name
+        where = f"the application record apps/{app}" if app else "the record's key"
+        fault = f"the provider does not accept the client ({failure.error})"
+        return f"gets no token: {fault}. The operator must correct {where}."
+    who = f"Actor {key.actor!r}" if key.actor is not None else f"An administrator of tenant {key.tenant!r}"
+    return f"is no longer granted by the provider ({failure.error}). {who} must consent again."
+
+
+def _reason(failure: NoToken) -> str:
+    if failure.outcome == "throttled":
+        return "asks for fewer requests"
+    return _REASONS.get(failure.error, f"refused ({failure.error})")
+
+
+def _clocks(failure: NoToken) -> str:
+    if failure.skew is None or abs(failure.skew) < NOTABLE_SKEW:
+        return ""
+    side = "ahead of" if failure.skew > 0 else "behind"
+    return f" Its clock is {abs(failure.skew):.0f} seconds {side} ours: the operator should check the time here."

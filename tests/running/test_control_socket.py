@@ -1,0 +1,124 @@
+"""What the operator sees and stops through the control socket of a running instance."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+import trustme
+
+from tests.running.stand import INTERCEPTED, TUNNELLED, Serving, Stand, Upstream, eventually
+
+
+@pytest.fixture(scope="module")
+def upstream(roots: trustme.CA) -> Iterator[Upstream]:
+    server = Upstream(roots)
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream, roots: trustme.CA) -> Iterator[Serving]:
+    with Serving(Stand(tmp_path_factory.mktemp("c"), upstream, roots)) as serving:
+        yield serving
+
+
+def test_status_shows_what_an_operator_asks_first(serving: Serving):
+    assert serving.get("/shop/x")[0] == 200
+    status = serving.status()
+    assert [listener["kind"] for listener in status["listeners"]] == ["proxy", "base-url"]
+    assert all(listener["port"] for listener in status["listeners"])
+    assert status["store"] == {"kind": "file"}
+    assert status["credentials"] == [
+        {"tenant": "acme", "actor": None, "credential": "shop@1", "expires": None, "state": "fresh"}
+    ]
+    assert status["reload_failures"] == {}
+    assert {"side": "client", "state": "active", "count": 0} in status["connections"]
+    assert len(status["policies"]["hash"]) == 12
+    assert "canary" not in str(status)
+
+
+@pytest.mark.parametrize(
+    "block", [{"tenant": "acme"}, {"agent": "bot"}, {"credential": "shop"}, {"tenant": "acme", "credential": "shop"}]
+)
+def test_a_block_holds_at_once_until_it_is_let_go(serving: Serving, block: dict[str, str]):
+    assert serving.control("POST", "/block", **block)[1]["blocks"] == [block]
+    status, body = serving.get("/shop/x")
+    assert (status, b"The operator has stopped calls of" in body) == (403, True)
+    assert serving.status()["blocks"] == [block]
+    assert serving.control("POST", "/unblock", **block) == (200, {"blocks": []})
+    assert serving.get("/shop/x")[0] == 200
+
+
+def test_a_block_of_others_stops_nobody_else(serving: Serving):
+    serving.control("POST", "/block", tenant="globex")
+    assert serving.get("/shop/x")[0] == 200
+    assert serving.control("POST", "/unblock", tenant="acme")[0] == 422
+    assert serving.control("POST", "/unblock", tenant="globex")[0] == 200
+    assert serving.control("POST", "/block", nobody="x")[0] == 422
+    assert serving.control("POST", "/block")[0] == 422
+
+
+def test_a_blocked_tenants_tunnels_are_cut_and_no_new_ones_opened(
+    serving: Serving, upstream: Upstream, roots: trustme.CA
+):
+    tunnel = _tunnel(serving, upstream, roots)
+    tunnel.sendall(b"GET /x HTTP/1.1\r\nHost: files\r\n\r\n")
+    assert tunnel.recv(1000).startswith(b"HTTP/1.1 200")
+    assert serving.control("POST", "/block", tenant="acme")[1]["ended"] == 1
+    assert _is_cut(tunnel)
+    assert _connect(serving, upstream, TUNNELLED)[0].startswith(b"HTTP/1.1 403")
+    assert _connect(serving, upstream, INTERCEPTED)[0].startswith(b"HTTP/1.1 403")
+    serving.control("POST", "/unblock", tenant="acme")
+    assert _connect(serving, upstream, TUNNELLED)[0].startswith(b"HTTP/1.1 200")
+    cut = eventually(
+        lambda: [line for line in serving.stand.audit() if line.get("outcome") == "canceled" and line.get("code")]
+    )
+    assert cut[0]["code"] == "policy_denied"
+
+
+def test_explain_answers_for_the_running_instance(serving: Serving, upstream: Upstream):
+    asked = {"method": "GET", "url": upstream.url(INTERCEPTED), "tenant": "acme", "agent": "bot"}
+    assert serving.control("POST", "/explain", **asked)[1]["decision"] == "allowed"
+    done = serving.stand.command(
+        "explain", "--live", "--config", str(serving.stand.config), "get", upstream.url(INTERCEPTED)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "decided by rule shop" in done.stdout
+    assert serving.control("POST", "/explain", **{**asked, "url": "http://0x7f.1/"})[0] == 422
+
+
+def test_explain_live_says_when_nothing_runs(
+    tmp_path_factory: pytest.TempPathFactory, upstream: Upstream, roots: trustme.CA
+):
+    stand = Stand(tmp_path_factory.mktemp("n"), upstream, roots)
+    done = stand.command("explain", "--live", "--config", str(stand.config), "GET", "https://x.test/")
+    assert done.returncode == 1
+    assert done.stderr.endswith("control.sock: no instance answers there; start `sluicegate serve`\n")
+
+
+def _is_cut(tunnel: ssl.SSLSocket) -> bool:
+    """Whether the tunnel ends without being closed in order, once what had come is read."""
+    try:
+        while tunnel.recv(1000):
+            pass
+    except (ConnectionError, ssl.SSLError):
+        return True
+    return False
+
+
+def _connect(serving: Serving, upstream: Upstream, host: str) -> tuple[bytes, socket.socket]:
+    client = socket.create_connection(("127.0.0.1", urlsplit(serving.proxy).port or 0), timeout=10)
+    authority = f"{host}:{upstream.port}".encode()
+    client.sendall(b"CONNECT " + authority + b" HTTP/1.1\r\nHost: " + authority + b"\r\n\r\n")
+    return client.recv(1000), client
+
+
+def _tunnel(serving: Serving, upstream: Upstream, roots: trustme.CA) -> ssl.SSLSocket:
+    reply, client = _connect(serving, upstream, TUNNELLED)
+    assert reply.startswith(b"HTTP/1.1 200")
+    context = ssl.create_default_context(cadata=roots.cert_pem.bytes().decode())
+    return context.wrap_socket(client, server_hostname=TUNNELLED, suppress_ragged_eofs=False)
