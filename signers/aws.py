@@ -35,6 +35,8 @@ SMALL: Final = 65_536
 """Bytes of a body that S3 gets hashed; a longer one goes out as UNSIGNED-PAYLOAD, which TLS protects."""
 HOLD: Final = 32 * 1024 * 1024
 """Bytes of a body that is held to be hashed, for services that take no unsigned one: more than any of them accepts."""
+MAX_PLACES: Final = 1_024
+"""Hosts whose service and region one credential remembers."""
 QUERY_LIFE: Final = 300
 """Seconds that a signature in the query holds."""
 
@@ -54,6 +56,12 @@ _CHUNKED: Final = {
 _ASYMMETRIC: Final = (".s3-global.amazonaws.com", ".endpoint.events.amazonaws.com")
 
 
+class _Place(NamedTuple):
+    scope: Scope
+    s3: bool
+    """S3's rules hold: paths as they are, the payload's hash in a header."""
+
+
 class _Payload(NamedTuple):
     """What stands for the body in the signature. `value` is None while the body has to be hashed."""
 
@@ -61,6 +69,9 @@ class _Payload(NamedTuple):
     declared: bool = False
     """The client's own header says so already."""
     need: Need = Need()
+
+
+_NO_BODY: Final = _Payload(EMPTY_SHA256)
 
 
 class AwsSigning:
@@ -71,7 +82,7 @@ class AwsSigning:
         self._region = region
         self._service = service
         self._in_query = in_query
-        self._scopes: dict[tuple[str, str, str], Scope] = {}
+        self._places: dict[tuple[str, str, str], _Place] = {}
         self.clears = _CLEARS
         self.masks = masks
 
@@ -79,27 +90,28 @@ class AwsSigning:
         return f"AwsSigning({self._keys!r})"
 
     def need(self, request: Outgoing) -> Need:
-        return self._payload(request, self._scope(request)).need
+        return _payload(request, self._place(request), _covered(request)).need
 
     def sign(self, request: Outgoing, body: bytes | None, now: float) -> Signed:
-        scope, when = self._scope(request), stamp(now)
-        payload = self._payload(request, scope)
+        place, lines, when = self._place(request), _covered(request), stamp(now)
+        payload = _payload(request, place, lines)
         value = payload.value
         if value is None:
             value = UNSIGNED if body is None else hashlib.sha256(body).hexdigest().encode("ascii")
         if self._in_query:
-            return self._query_signed(request, scope, when, value)
-        return self._header_signed(request, scope, when, value, payload.declared)
+            return self._query_signed(request, place, when, value)
+        return self._header_signed(request, place, when, lines, value, payload.declared)
 
     # Where and for what.
 
-    def _scope(self, request: Outgoing) -> Scope:
+    def _place(self, request: Outgoing) -> _Place:
         key = (request.host, request.region, request.service)
-        known = self._scopes.get(key)
+        known = self._places.get(key)
         if known is None:
-            if len(self._scopes) >= SMALL:
-                self._scopes.clear()
-            known = self._scopes[key] = self._found_scope(request)
+            if len(self._places) >= MAX_PLACES:
+                self._places.clear()
+            scope = self._found_scope(request)
+            known = self._places[key] = _Place(scope, scope.service.decode("ascii") in _S3)
         return known
 
     def _found_scope(self, request: Outgoing) -> Scope:
@@ -116,33 +128,27 @@ class AwsSigning:
                 )
         return Scope(region.encode("ascii"), service.encode("ascii"))
 
-    # What of the body is covered.
-
-    def _payload(self, request: Outgoing, scope: Scope) -> _Payload:
-        declared = [value for name, value in request.lines if name == _PAYLOAD]
-        if len(declared) > 1:
-            raise Unsignable("The request has more than one x-amz-content-sha256 header.")
-        if declared:
-            return _declared(declared[0], request)
-        if request.length == 0:
-            return _Payload(EMPTY_SHA256)
-        if scope.service.decode("ascii") in _S3:
-            return _s3_payload(request)
-        return _held(request)
-
     # How it is written.
 
-    def _header_signed(self, request: Outgoing, scope: Scope, when: Stamp, payload: bytes, declared: bool) -> Signed:
-        s3 = scope.service.decode("ascii") in _S3
-        lines = [line for line in request.lines if line[0] in _SIGNED or line[0].startswith(b"x-amz-")]
+    def _header_signed(
+        self,
+        request: Outgoing,
+        place: _Place,
+        when: Stamp,
+        lines: list[tuple[bytes, bytes]],
+        payload: bytes,
+        declared: bool,
+    ) -> Signed:
+        scope, s3 = place
         lines.append((b"x-amz-date", when.time))
         added = b"X-Amz-Date: " + when.time + b"\r\n"
         if self._keys.session_token is not None:
             token = self._keys.session_token.reveal().encode("ascii")
             lines.append((b"x-amz-security-token", token))
             added += b"X-Amz-Security-Token: " + token + b"\r\n"
-        if not declared and s3:
+        if not declared:
             lines = [line for line in lines if line[0] != _PAYLOAD]
+        if not declared and s3:
             lines.append((_PAYLOAD, payload))
             added += b"X-Amz-Content-SHA256: " + payload + b"\r\n"
         path, _, query = request.target.partition(b"?")
@@ -161,8 +167,8 @@ class AwsSigning:
             return None
         return ChunkSigner(self._keys.derived(when, scope), when, seed, trailer=trailer)
 
-    def _query_signed(self, request: Outgoing, scope: Scope, when: Stamp, payload: bytes) -> Signed:
-        s3 = scope.service.decode("ascii") in _S3
+    def _query_signed(self, request: Outgoing, place: _Place, when: Stamp, payload: bytes) -> Signed:
+        scope, s3 = place
         lines: Lines = [line for line in request.lines if line[0] == b"host"]
         path, _, query = request.target.partition(b"?")
         added = query_parameters(self._keys, scope, when, QUERY_LIFE, lines)
@@ -171,6 +177,22 @@ class AwsSigning:
         covered = UNSIGNED if s3 else payload
         signed = sign_query(self._keys, scope, when, request.method.encode("ascii"), canonical, query, lines, covered)
         return Signed(b"%b?%b&X-Amz-Signature=%b" % (path, query, signed), b"", _REPLACES_PAYLOAD)
+
+
+def _covered(request: Outgoing) -> list[tuple[bytes, bytes]]:
+    """The client's lines that the signature covers."""
+    return [line for line in request.lines if line[0] in _SIGNED or line[0].startswith(b"x-amz-")]
+
+
+def _payload(request: Outgoing, place: _Place, covered: Lines) -> _Payload:
+    declared = [value for name, value in covered if name == _PAYLOAD]
+    if len(declared) > 1:
+        raise Unsignable("The request has more than one x-amz-content-sha256 header.")
+    if declared:
+        return _declared(declared[0], request)
+    if request.length == 0:
+        return _NO_BODY
+    return _s3_payload(request) if place.s3 else _held(request)
 
 
 def _declared(value: bytes, request: Outgoing) -> _Payload:
