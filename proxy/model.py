@@ -77,6 +77,13 @@ class Presented(NamedTuple):
     """The client's certificate, DER, where the listener asked for one."""
 
 
+class Wishes(NamedTuple):
+    """Values of Idempotency-Key and Sluicegate-Cursor as received; empty without."""
+
+    key: bytes = b""
+    cursor: bytes = b""
+
+
 class HeaderSection:
     """What one request's header section says, derived once and kept with the connection while it repeats.
 
@@ -89,6 +96,7 @@ class HeaderSection:
     keep_alive  an HTTP/1.0 client asked for it to be kept
     expect      `Expect: 100-continue` stands among the lines
     websocket   an upgrade to websocket is asked for
+    wishes      what the caller asks of us besides: an idempotency key, a cursor; None for neither
     timeout     seconds that the caller gives the call (Sluicegate-Timeout); 0 without
     suspects    some value may be a session token and has to be looked at before it leaves
     memo        the last rendering: (what it depends on …, bytes); see proxy/upstream/rendering.py
@@ -107,6 +115,7 @@ class HeaderSection:
         "suspects",
         "timeout",
         "websocket",
+        "wishes",
     )
 
     def __init__(self) -> None:
@@ -119,6 +128,7 @@ class HeaderSection:
         self.expect = False
         self.websocket = False
         self.timeout = 0.0
+        self.wishes: Wishes | None = None
         self.suspects = False
         self.presented = Presented()
         self.memo: tuple[object, object, object, object, bytes] | None = None

@@ -38,7 +38,7 @@ class Injection:
     """A credential prepared for the wire, kept with its record's version so that a call only joins bytes.
 
     lines          complete header lines, each ending in CRLF, to append to the request head
-    clears         lower-case names of headers dropped from the client's request first
+    clears         names of headers dropped from the client's request first: lower-case, hyphens for underscores
     query          (name, value) pairs, percent-encoded, appended to the query
     query_clears   decoded names of query parameters dropped first
     cookies        b"name=value" pairs added to the Cookie header
@@ -121,7 +121,7 @@ def prepare(
     lines, query, cookies = _rendered(prepared)
     return Injection(
         lines=lines,
-        clears=frozenset(name.lower().encode("ascii") for name in _names(cleared, "header")),
+        clears=frozenset(name.lower().replace("_", "-").encode("ascii") for name in _names(cleared, "header")),
         query=query,
         query_clears=frozenset(_names(cleared, "query")),
         cookies=cookies,

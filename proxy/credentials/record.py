@@ -82,7 +82,9 @@ class Record:
 
 def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
     """The record `name` (its path, for faults) from its stored fields. Raises RecordError."""
-    mapped = _map_fields(name, stored)
+    if is_tombstone(stored):
+        return Record(str(stored.get("kind", "")), {}, disabled=True)
+    mapped = map_fields(name, stored)
     kind = _kind(name, mapped)
     return Record(
         kind=kind,
@@ -93,6 +95,11 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
         expires=expiry(stored),
         grant=parse_grant(name, kind, mapped) if kind in GRANT_KINDS else None,
     )
+
+
+def is_tombstone(stored: Mapping[str, Any]) -> bool:
+    """Whether this is what `sluicegate disconnect` leaves: switched off for good, its secrets gone."""
+    return "disconnected_at" in stored and stored.get("disabled") is True
 
 
 def expiry(stored: Mapping[str, Any]) -> float | None:
@@ -126,7 +133,8 @@ def _canonical_address(host: str) -> str:
     return str(IPv6Address(host.removeprefix("[").removesuffix("]")))
 
 
-def _map_fields(name: str, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+def map_fields(name: str, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record with our names for the fields that its own `fields` maps. Raises RecordError."""
     layout = stored.get("fields")
     if layout is None:
         return stored

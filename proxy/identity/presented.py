@@ -23,16 +23,20 @@ def basic_token(value: bytes) -> bytes | None:
     The first is what `http://agent:TOKEN@proxy` becomes, the second `http://TOKEN@proxy`. Missing padding is forgiven,
     as some clients leave it out. None for another scheme, for what is not base64 and where there is no colon.
     """
+    user, colon, password = (basic_pair(value) or b"").partition(b":")
+    return (password or user or None) if colon else None
+
+
+def basic_pair(value: bytes) -> bytes | None:
+    """What Basic credentials say, undivided; None for another scheme and for what is not base64."""
     scheme, _, encoded = value.strip(b" \t").partition(b" ")
     if scheme.lower() != b"basic":
         return None
     encoded = encoded.strip(b" \t").rstrip(b"=")
     try:
-        pair = base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+        return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
     except binascii.Error:
         return None
-    user, colon, password = pair.partition(b":")
-    return (password or user or None) if colon else None
 
 
 def proxy_token(value: bytes) -> bytes | None:

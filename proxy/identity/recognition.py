@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from proxy.identity.compact import unverified_issuers
-from proxy.identity.presented import basic_token
+from proxy.identity.presented import basic_pair
 
 # Starts only where no token character stands before: each run of characters is then scanned once, not once per "eyJ".
 _COMPACT: Final = re.compile(rb"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_=-]*\.[A-Za-z0-9_=-]+\.[A-Za-z0-9_=-]*")
@@ -35,4 +35,4 @@ def _candidates(value: bytes) -> Iterator[bytes]:
 
 
 def _decoded_basic(value: bytes) -> bytes | None:
-    return basic_token(value) if value[:2] in _BASIC else None
+    return basic_pair(value) if value[:2] in _BASIC else None

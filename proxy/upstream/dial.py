@@ -38,8 +38,8 @@ class Parent(NamedTuple):
 def client_context(extra_roots: Path | None) -> ssl.SSLContext:
     """Verifies against the system's roots and, beside them, those of `extra_roots`. TLS 1.2 or later, HTTP/1.1 only.
 
-    The common name is not looked at (RFC 9110 section 4.3.4 knows only the subject alternative name); chains are verified
-    strictly (RFC 5280).
+    The common name is not looked at (RFC 9110 section 4.3.4 knows only the subject alternative name); chains are
+    verified strictly (RFC 5280).
     """
     context = ssl.create_default_context()
     if extra_roots is not None:

@@ -140,6 +140,18 @@ def test_a_token_is_found_where_the_docs_name_it_and_never_leaves(flow: Flow, li
     assert token not in str(flow.product.audit())
 
 
+@pytest.mark.parametrize("pair", ["agent:{token}", "{token}:", "{token}:x-oauth-basic"])
+def test_a_token_inside_basic_credentials_does_not_leave(flow: Flow, pair: str) -> None:
+    token = flow.token()
+    hidden = b"Basic " + base64.b64encode(pair.format(token=token).encode())
+    session = b"Sluicegate-Session: " + token.encode()
+    assert flow.product.get(flow.upstream, "/", session, b"Authorization: " + hidden).status == 200
+    assert flow.upstream.requests[0].all("Authorization") == []
+    others = b"Authorization: Basic " + base64.b64encode(b"user:a-password-of-the-callers-own")
+    assert flow.product.get(flow.upstream, "/", session, others).status == 200
+    assert len(flow.upstream.requests[1].all("Authorization")) == 1
+
+
 def test_a_session_header_inside_a_tunnel_wins_for_its_one_call(flow: Flow) -> None:
     with flow.product.client() as client:
         assert client.connect(flow.upstream.authority, basic("agent", flow.token("acme"))).status == 200

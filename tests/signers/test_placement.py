@@ -115,6 +115,12 @@ def test_cookie_values_are_sent_as_they_are() -> None:
     assert injection.cookie_clears == {b"session"}
 
 
+def test_a_header_with_underscores_is_cleared_under_the_name_that_the_clients_copies_are_compared_by() -> None:
+    injection = prepare("api_key", {"value": TOKEN}, Placement("header", "X_Api_Key"), ())
+    assert injection.lines.startswith(b"X_Api_Key: ")
+    assert injection.clears == {b"x-api-key"}
+
+
 def test_every_position_of_the_provider_is_cleared_with_the_injected_one() -> None:
     positions = (
         AUTHORIZATION,

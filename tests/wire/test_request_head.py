@@ -224,6 +224,7 @@ def test_what_is_presented_is_noted_and_only_authorization_goes_on() -> None:
 
 def test_a_value_that_may_hold_a_session_token_is_noted() -> None:
     assert head_of("X: Bearer eyJhbGciOi").section.suspects
+    assert head_of("Authorization: Basic YWdlbnQ6dG9rZW4=").section.suspects
     assert not head_of("X: y").section.suspects
 
 
