@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 ATTEMPTS: Final = 8
 FIRST_PAUSE: Final = 1.0
-LONGEST_PAUSE: Final = 30.0
+LONGEST_PAUSE: Final = 5.0
+"""Short, since until then other proxies see the token that was spent."""
 Outcome = Literal["stored", "spooled", "superseded"]
 
 

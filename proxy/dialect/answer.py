@@ -25,8 +25,14 @@ class Answer:
 
     def header(self, name: str) -> list[str]:
         """All values of a header, in order."""
-        wanted = name.lower().encode("ascii", "replace")
-        return [value.decode("latin-1").strip() for found, value in self.headers if found.lower() == wanted]
+        return self._by_name.get(name.lower().encode("ascii", "replace"), [])
+
+    @cached_property
+    def _by_name(self) -> dict[bytes, list[str]]:
+        found: dict[bytes, list[str]] = {}
+        for name, value in self.headers:
+            found.setdefault(name.lower(), []).append(value.decode("latin-1").strip())
+        return found
 
     @cached_property
     def content(self) -> bytes:

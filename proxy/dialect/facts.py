@@ -83,6 +83,8 @@ class ErrorRow:
 
     def fits(self, answer: Answer, codes: tuple[str, ...]) -> str | None:
         """The code by which the row fits the answer ("" when it looks at none); None when it does not."""
+        if self.code and not codes:
+            return None
         if self.statuses and answer.status not in self.statuses:
             return None
         if self.header and not answer.header(self.header):
@@ -91,6 +93,8 @@ class ErrorRow:
             return None
         if not self.code:
             return ""
+        if "*" not in self.code:
+            return self.code if self.code in codes else None
         return next((code for code in codes if fnmatch.fnmatchcase(code, self.code)), None)
 
 
@@ -174,9 +178,14 @@ class Dialect:
     request_id: tuple[Place, ...] = ()
     pagination: tuple[Pagination, ...] = ()
     idempotency: IdempotencyForm | None = None
+    _signs: dict[str | None, tuple[Sign, ...]] = field(default_factory=dict, repr=False, compare=False)
+    """Signs by operation, remembered: there are as many as the file names."""
 
     def signs_at(self, operation: str | None) -> tuple[Sign, ...]:
-        return tuple(sign for sign in self.signs if sign.concerns(operation))
+        known = self._signs.get(operation)
+        if known is None:
+            known = self._signs[operation] = tuple(sign for sign in self.signs if sign.concerns(operation))
+        return known
 
     def partial_at(self, operation: str | None) -> tuple[Partial, ...]:
         return tuple(one for one in self.partial if named(operation, one.operations, everything=True))
