@@ -57,6 +57,7 @@ from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+from signers.table import SIGNERS
 
 if TYPE_CHECKING:
     from proxy.audit.exposition import Exposition
@@ -117,6 +118,7 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
+            signers=SIGNERS,
             issuing=self.issuing,
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxy.catalog import Operation, Provider
     from signers.placement import Injection
     from signers.secret import Secret
+    from signers.signing import Signing
 
 DEFAULT_PORTS = {"https": 443, "http": 80}
 Headers = list[tuple[bytes, bytes]]
@@ -225,6 +226,8 @@ class Material:
     """What the reply is searched for, prepared by proxy/responses/masking.py."""
     issued: str = ""
     """Digest of the token, where a provider issued one; empty for what its owner stored."""
+    signing: Signing | None = None
+    """Signs each request as it is, for kinds that cannot be prepared once (signers/table.py)."""
 
 
 class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):
