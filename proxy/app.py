@@ -57,6 +57,7 @@ from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+from signers.table import SIGNERS
 
 if TYPE_CHECKING:
     from proxy.audit.exposition import Exposition
@@ -101,7 +102,7 @@ class Instance:
         self.audit = AuditSink(Output(settings.audit.path if isinstance(settings.audit, FileAudit) else None))
         self.sweep = Sweep()
         self.connections = Connections(settings.limits.client_connections)
-        self.routes = Routes(settings)
+        self.routes = Routes(settings, self._provider_at)
         self._roots: ssl.SSLContext | None = None
         self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
@@ -117,6 +118,7 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
+            signers=SIGNERS,
             issuing=self.issuing,
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
@@ -185,6 +187,7 @@ class Instance:
         if listener.kind == "base-url":
             base = BaseUrlListener(self.pipeline, chain, self._terms(), self.connections)
             base.scheme = b"https" if listener.tls else b"http"
+            base.loopback = listener.bind.loopback
             return base
         return self.forward(chain)
 
@@ -330,6 +333,10 @@ class Instance:
     def _credential_read(self, path: str, result: str, reader: Reader) -> None:
         self.audit.credential_read(path, result, reader.caller, time.time(), reader.call_id)
 
+    def _provider_at(self, host: str) -> str | None:
+        found = self.rules.catalog.find(host, None)
+        return found.name if found is not None else None
+
     def _token_facts(self, provider: str) -> TokenFacts | None:
         found = self.rules.catalog.by_name(provider)
         return found.token if found is not None else None
@@ -345,6 +352,7 @@ class Instance:
 
         if self._exposition is None:
             self._exposition = Exposition(self.metrics)
+        self.metrics.certificates_minted = self.authority.minted
         return self._exposition.render(accept)
 
     # Stop.

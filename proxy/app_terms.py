@@ -24,10 +24,11 @@ log = logging.getLogger("sluicegate")
 
 
 class Routes:
-    """`routes:` of the configuration, looked up once for each provider and host."""
+    """`routes:` of the configuration. `provider_at` names the catalogue's provider at a host."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, provider_at: Callable[[str], str | None] = lambda host: None) -> None:
         self._settings = settings
+        self._provider_at = provider_at
         self._timeouts: dict[tuple[str, str], Timeouts] = {}
 
     def timeouts(self, provider: str, host: str) -> Timeouts:
@@ -44,10 +45,11 @@ class Routes:
         return RetryPolicy(chosen.attempts, chosen.max_wait)
 
     def connect_timeout(self, destination: Destination) -> float:
-        return self._settings.route(None, destination.host).timeouts.connect
+        return self._settings.route(self._provider_at(destination.host), destination.host).timeouts.connect
 
     def pool_sizes(self, key: PoolKey) -> PoolSizes:
-        route = self._settings.route(None, key.destination.host)
+        host = key.destination.host
+        route = self._settings.route(self._provider_at(host), host)
         return PoolSizes(
             route.pool.connections, route.pool.waiting, idle=route.timeouts.idle, wait=route.timeouts.connect
         )

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied
 from proxy.audit.metrics import Metrics
@@ -38,6 +40,7 @@ from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
+from proxy.upstream.sealing import Seal, Skews
 from proxy.upstream.trouble import Trouble
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.pool import Pool, PoolKey
@@ -47,6 +50,7 @@ from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
 from proxy.wishes import use_key
 from signers.edit import presigned
+from signers.signing import Signing
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
@@ -123,6 +127,7 @@ class Pipeline:
         self._paths = PathTemplates()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
+        self._skews: Skews = {}
         self.keeping: Keeping | None = None
         self.paging = Paging(lambda: os.urandom(32))
         self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
@@ -151,6 +156,8 @@ class Pipeline:
         exchange.caller = caller
         call = exchange.call
         path = call.place.path
+        if call.place.suspect and _holds_session(call.place.target, exchange.chain.is_session):
+            raise GatewayError("malformed_request", "A session token stands in the URL; it belongs into a header.")
         lead = self.snapshot.lead(caller, call.place)
         call.destination = lead.destination
         provider = lead.provider
@@ -259,7 +266,18 @@ class Pipeline:
             return request_bytes(exchange.call, NOTHING, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
             exchange.reply_to.mask(material.masks)
+        if material.signing is not None:
+            return self._seal(exchange, way, material.signing)
         return request_bytes(exchange.call, material.injection, way.authority, way.pins, exchange.chain.is_session)
+
+    def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
+        """A credential that signs makes the head itself, for each attempt."""
+        use = exchange.allowed.credential if exchange.allowed is not None else None
+        assert use is not None
+        exchange.seal = Seal(
+            exchange.call, signing, way.pins, exchange.chain.is_session, self._skews, use.region, use.service
+        )
+        return b""
 
     def _way(self, destination: Destination, route: Route, allowed: Allowed) -> Way:
         """How calls allowed like this one go out; remembered, since it depends on files alone."""
@@ -432,6 +450,11 @@ class Pipeline:
         )
         self._metrics.call_closed(record, 0.0, None)
         self._audit.write(record)
+
+
+def _holds_session(target: bytes, is_session: Callable[[bytes], bool]) -> bool:
+    """Whether a path segment or query value is a session token of ours, in whatever encoding a URL allows."""
+    return any(is_session(part) for part in re.split(rb"[/?&=;]", unquote_to_bytes(target)))
 
 
 def _writes(route: Route, method: str) -> bool:

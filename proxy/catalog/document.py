@@ -86,6 +86,10 @@ class AuthDocument(_Strict):
     basic: PlacementDocument | None = None
     aws: bool = Field(False, description="takes requests signed with an `aws` record, which places itself")
 
+    def signed(self) -> tuple[str, ...]:
+        """The kinds that sign each request: they have no placement."""
+        return ("aws",) if self.aws else ()
+
     def placements(self) -> dict[str, Placement]:
         kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
         return {kind: document.placement() for kind, document in kinds.items() if document is not None}
@@ -170,7 +174,7 @@ class ProviderDocument(AnswersDocument):
         yield from self._pin_faults()
         yield from self._operation_faults()
         yield from self.answer_faults()
-        if not self.auth.placements() and not self.auth.aws:
+        if not self.auth.placements() and not self.auth.signed():
             yield ("auth",), "name at least one record kind: bearer, api_key, basic or aws"
 
     def _variable_faults(self) -> Iterator[tuple[Location, str]]:

@@ -128,6 +128,7 @@ def _provider(document: ProviderDocument) -> Provider:
         sites=tuple(Site(*site) for site in document.sites()),
         base_path=document.base_path,
         auth=auth,
+        signed=document.auth.signed(),
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),

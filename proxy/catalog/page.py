@@ -39,7 +39,9 @@ def _section(provider: Provider) -> Iterator[str]:
     yield f"- Hosts: {_joined(_site(site.host.text, site.base_path) for site in provider.sites)}"
     yield from (f"- `{{{name}}}` (a record's `vars`): {meaning}" for name, meaning in provider.variables.items())
     yield from (f"- Record kind `{kind}`: {_written(placement)}" for kind, placement in provider.auth.items())
-    yield f"- Cleared from the caller's request: {_joined(_place(place) for place in provider.positions)}"
+    yield from (f"- Record kind `{kind}`: every request is signed" for kind in provider.signed)
+    if provider.positions:
+        yield f"- Cleared from the caller's request: {_joined(_place(place) for place in provider.positions)}"
     for name, value in provider.pins:
         yield f"- Version: `{name.decode()}: {value.decode()}`, unless the caller names one"
     if provider.env:

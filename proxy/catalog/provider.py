@@ -35,6 +35,7 @@ class Provider:
 
     sites       every (host, base path) at which a call is this provider's
     auth        default placement of each record kind the provider takes
+    signed      record kinds it takes that sign each request
     positions   every placement in which the provider accepts a credential, cleared before one is injected
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
@@ -62,6 +63,7 @@ class Provider:
     revocation: Revocation | None = None
     token: TokenFacts | None = None
     renews_on_401: bool = True
+    signed: tuple[str, ...] = ()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)

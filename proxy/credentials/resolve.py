@@ -23,6 +23,7 @@ from proxy.credentials.store import Reader, Store
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
 from signers.placement import Injection, Placement
+from signers.signing import Signing
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,9 @@ class Prepare(Protocol):
     ) -> Injection: ...
 
 
+Signer = Callable[[Mapping[str, Value], Placement | None], Signing]
+
+
 class Prepared(NamedTuple):
     """Material made for one provider object: a reloaded catalogue brings a new object, and so new material."""
 
@@ -87,6 +91,7 @@ class Resolver:
     paths    where records stand
     limits   of the cache
     masks_of    prepares the secret's renderings for the search through replies
+    signers     by kind: makes what signs each request, for kinds that cannot be prepared (signers.table)
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
     issuing     gives the tokens of records that hold a grant
@@ -102,6 +107,7 @@ class Resolver:
         limits: CacheLimits | None = None,
         on_read: OnRead = lambda path, result, reader: None,
         masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
+        signers: Mapping[str, Signer] | None = None,
         on_request: OnRequest = lambda result, seconds: None,
         issuing: Issuing | None = None,
     ) -> None:
@@ -110,6 +116,7 @@ class Resolver:
         self._prepare = prepare
         self._issuing = issuing
         self._masks_of = masks_of
+        self._signers = signers or {}
         self._paths = paths or PathTemplates()
         self._by_agent = self._paths.by_agent
         self._warm = 0
@@ -359,13 +366,18 @@ class Resolver:
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
         placement = _placement(use, provider, kind)
+        signer, signing = self._signers.get(kind), None
         try:
-            injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
+            if signer is not None:
+                signing = signer(fields, placement)
+                injection = Injection(clears=signing.clears, masks=signing.masks)
+            else:
+                injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
         except ValueError as error:
             raise _unfit(entry, error) from None
         hosts = self._hosts(entry, record, provider)
         masks = self._masks_of(injection.masks) if injection.masks else None
-        return Material(_label(use, loaded), hosts, injection, expires, masks, token.digest if token else "")
+        return Material(_label(use, loaded), hosts, injection, expires, masks, token.digest if token else "", signing)
 
     @staticmethod
     def _hosts(entry: Entry, record: Record, provider: Provider | None) -> frozenset[str]:

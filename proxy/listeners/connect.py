@@ -11,7 +11,7 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from policies.decide import Allowed, Denied
@@ -26,14 +26,14 @@ from proxy.listeners.client_hello import (
     parse,
 )
 from proxy.listeners.opaque import OpaqueTunnel
-from proxy.listeners.service import Connections, Service, Terms
+from proxy.listeners.service import Connections, Service, Terms, presented_by
 from proxy.listeners.target import check_host, check_origin_form, names_host, parse_connect, parse_host
 from proxy.model import Caller, Destination, Place, Presented, RequestHead, RequestLine
 from proxy.pipeline import Pipeline
 from proxy.upstream.dial import Dialler
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
-from proxy.wire.tls import TlsTransport, Transport
+from proxy.wire.tls import TlsTransport
 
 log = logging.getLogger("sluicegate.tunnel")
 ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
@@ -66,12 +66,12 @@ class Connect:
         host, port = parse_connect(head.line.target)
         if head.section.host is not None:
             _check_connect_host(head.section.host, host, port)
-        presented = head.section.presented
+        presented = presented_by(head, connection)
         caller = listener.chain.identify_connection(presented, time.time())
         if isinstance(caller, Caller):
-            self._decide(head, connection, listener, caller, host, port)
+            self._decide(head, connection, listener, presented, caller, host, port)
         else:
-            task = asyncio.ensure_future(self._identified(caller, head, connection, listener, host, port))
+            task = asyncio.ensure_future(self._identified(caller, head, connection, listener, presented, host, port))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -81,18 +81,27 @@ class Connect:
         head: RequestHead,
         connection: ServerConnection,
         listener: Service,
+        presented: Presented,
         host: str,
         port: int,
     ) -> None:
+        known: Caller | None = None
         try:
             known = await caller
+            self._decide(head, connection, listener, presented, known, host, port)
         except GatewayError as error:
-            self.pipeline.reject(error, connection, listener.kind, Destination("https", host, port), "CONNECT")
-            return
-        self._decide(head, connection, listener, known, host, port)
+            destination = Destination("https", host, port)
+            self.pipeline.reject(error, connection, listener.kind, destination, "CONNECT", known)
 
     def _decide(
-        self, head: RequestHead, connection: ServerConnection, listener: Service, caller: Caller, host: str, port: int
+        self,
+        head: RequestHead,
+        connection: ServerConnection,
+        listener: Service,
+        presented: Presented,
+        caller: Caller,
+        host: str,
+        port: int,
     ) -> None:
         self.pipeline.blocks.check(caller)
         policies = self.pipeline.snapshot.policies
@@ -108,9 +117,7 @@ class Connect:
             OpaqueTunnel(self.pipeline, self.dialler, call, connection, caller, verdict).open()
             return
         connection.write(ESTABLISHED)
-        transport, received = connection.detach()
-        self.connections.remove(connection)
-        Tunnel(self, listener, transport, host, port, head.section.presented).start(received)
+        Tunnel(self, listener, connection, host, port, presented).start()
 
 
 def _check_connect_host(value: bytes, host: str, port: int) -> None:
@@ -127,27 +134,28 @@ class Tunnel(asyncio.Protocol):
         self,
         connect: Connect,
         listener: Service,
-        transport: Transport,
+        connection: ServerConnection,
         host: str,
         port: int,
         presented: Presented,
     ) -> None:
         self.connect = connect
         self.listener = listener
-        self.transport = transport
+        self.connection = connection
+        """The CONNECT's own: it counts among the open ones until the one inside does."""
+        self.transport, self._received = connection.detach()
         self.host = host
         self.port = port
         self.presented = presented
-        self._received = b""
         self._deadline = time.monotonic() + connect.terms.patience.keep_alive
         self._waiting = False
         self._task: asyncio.Future[None] | None = None
 
-    def start(self, received: bytes) -> None:
+    def start(self) -> None:
         self.transport.set_protocol(self)
         self.connect.sweep.members.add(self)
-        if received:
-            self.data_received(received)
+        if self._received:
+            self.data_received(b"")
 
     # Events of the transport.
 
@@ -167,6 +175,7 @@ class Tunnel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._leave()
+        self._release()
 
     def tick(self, now: float) -> None:
         if now > self._deadline:
@@ -214,6 +223,7 @@ class Tunnel(asyncio.Protocol):
         inside = ServerConnection(self._inside("https"))
 
         def failed(error: Exception | None) -> None:
+            self._release()
             if error is not None:
                 reason = getattr(error, "reason", None) or type(error).__name__
                 log.warning("client ended the TLS handshake", extra={"host": self.host, "reason": reason})
@@ -237,6 +247,7 @@ class Tunnel(asyncio.Protocol):
             self.connect.connections,
             destination,
             self.presented,
+            self._release,
         )
 
     def _put(self, service: Inside) -> None:
@@ -269,7 +280,11 @@ class Tunnel(asyncio.Protocol):
         if reason is not None:
             log.warning("tunnel closed", extra={"host": self.host, "reason": reason})
         self._leave()
+        self._release()
         self.transport.close()
+
+    def _release(self) -> None:
+        self.connect.connections.remove(self.connection)
 
     def _leave(self) -> None:
         self.connect.sweep.members.discard(self)
@@ -295,11 +310,18 @@ class Inside(Service):
         connections: Connections,
         destination: Destination,
         presented: Presented,
+        release: Callable[[], None],
     ) -> None:
+        """`release` gives back the place that the tunnel took among the open connections."""
         super().__init__(pipeline, listener.chain, terms, connections)
         self.kind = listener.kind
+        self._release = release
         self._destination = destination
         self._presented = presented
+
+    def opened(self, connection: ServerConnection) -> bool:
+        self._release()
+        return super().opened(connection)
 
     def request(self, head: RequestHead, connection: ServerConnection) -> None:
         line, host = head.line, head.section.host
@@ -320,7 +342,8 @@ class Inside(Service):
         check_origin_form(line.target)
         if host is not None:
             check_host(host, self._destination)
-        return Place(self._destination, line.target, decode_path(line.target.partition(b"?")[0]))
+        path = decode_path(line.target.partition(b"?")[0])
+        return Place(self._destination, line.target, path, b"eyJ" in line.target)
 
     def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
         self.pipeline.reject(error, connection, self.kind, self._destination)

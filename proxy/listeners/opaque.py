@@ -54,6 +54,7 @@ class OpaqueTunnel:
         exchange.connection.write(ESTABLISHED)
         exchange.reply_to.status = 200
         exchange.reply_to.started = True
+        upstream.pause_reading()  # nobody takes what it sends before the client's hello is judged
         client, received = exchange.connection.detach()
         exchange.connection.hop = exchange  # the tunnel's client may still leave before its hello
         hello = _HelloFirst(exchange, client, upstream, self._allowed.max_bytes)
@@ -93,11 +94,11 @@ class _HelloFirst(asyncio.Protocol):
             self._refuse("The TLS server name differs from the tunnel's host.")
             return
         self._done()
+        self._upstream.resume_reading()
         self._exchange.relay((self._client, self._received), (self._upstream, b""), self._cap)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._done()
-        self._upstream.abort()
+        self._fruitless()
         self._exchange.client_gone()
 
     def tick(self, now: float) -> None:
@@ -105,10 +106,16 @@ class _HelloFirst(asyncio.Protocol):
             self._refuse("No TLS hello came through the tunnel.")
 
     def _refuse(self, why: str) -> None:
-        self._done()
-        self._upstream.abort()
+        self._fruitless()
         self._client.close()
         self._exchange.end_tunnel(GatewayError("destination_mismatch", why))
+
+    def _fruitless(self) -> None:
+        """The tunnel ends before a relay could see to that."""
+        self._done()
+        self._upstream.abort()
+        connection = self._exchange.connection
+        connection.service.closed(connection)
 
     def _done(self) -> None:
         self._leave(self)

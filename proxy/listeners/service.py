@@ -48,6 +48,14 @@ class Connections:
             connection.drain()
 
 
+def presented_by(head: RequestHead, connection: ServerConnection) -> Presented:
+    """What says who is calling: the request's own tokens, and the certificate of the connection it came on."""
+    presented = head.section.presented
+    if connection.certificate is None:
+        return presented
+    return presented._replace(certificate=connection.certificate)
+
+
 class Service(ABC):
     """Base of the listeners and of a tunnel's inside: makes calls of requests and hands them to the pipeline."""
 
@@ -86,9 +94,7 @@ class Service(ABC):
     ) -> Call:
         section, line = head.section, head.line
         if presented is None:
-            presented = section.presented
-            if connection.certificate is not None:
-                presented = presented._replace(certificate=connection.certificate)
+            presented = presented_by(head, connection)
         return Call(
             self.pipeline.call_ids.next(),
             self.kind,

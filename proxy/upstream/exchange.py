@@ -17,6 +17,7 @@ from proxy.upstream.holding import Finding, Holding, again_or_fail
 from proxy.upstream.ledger.entry import Entry
 from proxy.upstream.ledger.keeping import entered, kind_of_end
 from proxy.upstream.means import Means, Renew, Reply
+from proxy.upstream.sealing import Seal
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
@@ -60,6 +61,7 @@ class Exchange:
         self.first_byte_at = 0.0
         self.task: asyncio.Task[None] | None = None
         self.renew: Renew | None = None
+        self.seal: Seal | None = None
         self.means = means
         self._waits_for_body = False
         self._way: Way | None = None
@@ -70,6 +72,8 @@ class Exchange:
         self._relay: OpaqueRelay | None = None
         self._held: list[bytes] | None = None  # a small body, waited for and kept whole
         self._deadline = 0.0
+        self._chunked = False
+        self._hold = 0
         connection.hop = self
 
     # The pipeline.
@@ -128,11 +132,38 @@ class Exchange:
         self._idempotent = idempotent
         self._trailers_dropped = trailers_dropped
         section = self.call.section
+        self._chunked = section.chunked
+        if self.seal is not None:
+            self._send_sealed(self.seal.need.hold)
+            return
         if not section.chunked and section.length is not None and section.length <= EARLY_LIMIT and not section.expect:
             self._held = [self.connection.take_body()]
             if not self.connection.body_complete:
                 self._waits_for_body = True
                 return
+        self._dispatch(fresh=False)
+
+    def _send_sealed(self, hold: int) -> None:
+        """A body that a signature covers is waited for, up to `hold` bytes; so is a small one, as for any call."""
+        section = self.call.section
+        small = not section.chunked and section.length is not None and section.length <= EARLY_LIMIT
+        if not (section.chunked or section.length) or not (hold or (small and not section.expect)):
+            self._dispatch(fresh=False)
+            return
+        self._hold, self._chunked = max(hold, EARLY_LIMIT), False
+        self._held, self._waits_for_body = [], True
+        if section.expect and self.call.minor and not self.connection.body_complete:
+            self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")  # nobody upstream can ask for it yet
+        self.client_body(self.connection.take_body())
+        if self._waits_for_body and self.connection.body_complete:
+            self._waits_for_body = False
+            self._dispatch(fresh=False)
+
+    def _overflowed(self, seal: Seal) -> None:
+        """More than may be held: it goes out now and the rest as it comes, if the signer can do with that."""
+        seal.overflow()
+        self._waits_for_body, self._chunked = False, self.call.section.chunked
+        self.connection.pause_body()
         self._dispatch(fresh=False)
 
     def _dispatch(self, fresh: bool) -> None:
@@ -180,6 +211,9 @@ class Exchange:
         self.sent_at = self.sent_at or now
         self._deadline = now + way.timeouts.head
         upstream.begin(self, call.method, call.section.websocket)
+        if self.seal is not None:
+            self._write_sealed(upstream, self.seal)
+            return
         if not call.section.chunked and not call.section.length:
             upstream.request_complete = True
             upstream.write(self._head)
@@ -196,6 +230,34 @@ class Exchange:
             body += self._last_chunk(self.connection.trailers)
         upstream.request_complete = complete
         upstream.write(head + body)
+
+    def _write_sealed(self, upstream: ClientConnection, seal: Seal) -> None:
+        """Signed anew for each attempt, over the body as far as it is here."""
+        connection = self.connection
+        whole = self.body_kept and self._hold >= 0
+        body = b"".join(self._held) if self._held is not None else connection.take_body()
+        if not whole:
+            self._held = None
+        complete = connection.body_complete
+        self.bytes_in = len(body)
+        head = seal.head(body if whole else None)
+        payload = seal.piece(body) + (seal.end() if complete else b"")
+        if self._chunked and payload:
+            payload = frame(payload)
+        if complete and self._chunked:
+            payload += self._last_chunk(connection.trailers)
+        upstream.request_complete = complete
+        upstream.write(head + payload)
+        if not complete:
+            connection.resume_body()
+
+    def _sealed_piece(self, seal: Seal, payload: bytes, *, last: bool = False) -> bytes:
+        """A piece of a streamed body as the signer wants it; b"" too when the call had to be given up for it."""
+        try:
+            return seal.piece(payload) + (seal.end() if last else b"")
+        except GatewayError as error:
+            self.fail(error)
+            return b""
 
     def _last_chunk(self, trailers: Headers) -> bytes:
         dropped = self._trailers_dropped
@@ -219,17 +281,31 @@ class Exchange:
     # The client's connection (Hop).
 
     def client_body(self, payload: bytes) -> None:
-        if self._waits_for_body and self._held is not None:
+        if self._held is not None and self._upstream is None:
             self._held.append(payload)
+            if self.seal is not None:
+                self._hold_less(self.seal, len(payload))
             return
         self.bytes_in += len(payload)
         upstream = self._upstream
         if upstream is None:
             return
-        upstream.write(frame(payload) if self.call.section.chunked else payload)
+        if self.seal is not None:
+            payload = self._sealed_piece(self.seal, payload)
+            if not payload:
+                return
+        upstream.write(frame(payload) if self._chunked else payload)
         self._progress()
         if not upstream.writable:
             self.connection.pause_body()
+
+    def _hold_less(self, seal: Seal, size: int) -> None:
+        self._hold -= size
+        if self._hold < 0 and self._waits_for_body:
+            try:
+                self._overflowed(seal)
+            except GatewayError as error:
+                self.fail(error)
 
     def client_body_end(self, trailers: Headers) -> None:
         upstream = self._upstream
@@ -238,7 +314,13 @@ class Exchange:
                 self._waits_for_body = False
                 self._attempt(fresh=False)
             return
-        if self.call.section.chunked:
+        if self.seal is not None:
+            rest = self._sealed_piece(self.seal, b"", last=True)
+            if self.over:
+                return
+            if rest:
+                upstream.write(frame(rest) if self._chunked else rest)
+        if self._chunked:
             upstream.write(self._last_chunk(trailers))
         upstream.request_complete = True
         self._progress()
@@ -303,6 +385,10 @@ class Exchange:
         self.first_byte_at = time.monotonic()
         if self.means.trouble.known and head.status < 500:
             self.means.trouble.answered(self.call.destination)
+        if self.seal is not None and self.seal.again(head) and self.body_kept:
+            self._abandon_upstream()
+            self._attempt(fresh=False)
+            return
         if (head.status >= 400 or way.watched or self.entry is not None) and self._held_back(head, bodiless, way):
             return
         self._deadline = self.first_byte_at + way.timeouts.read

@@ -20,7 +20,7 @@ from proxy.wire.framing import (
 
 # What a header line is to a relay, by its comparable name.
 _PLAIN, _DROPPED, _HOST, _LENGTH, _CODING, _CONNECTION, _UPGRADE, _TE, _EXPECT = range(9)
-_AUTHORIZATION, _PROXY_AUTHORIZATION, _SESSION, _SINGLE, _OVERRIDE, _TIMEOUT, _KEY, _CURSOR = range(9, 17)
+_AUTHORIZATION, _PROXY_AUTHORIZATION, _SESSION, _SINGLE, _OVERRIDE, _TIMEOUT, _KEY, _CURSOR, _ORIGIN = range(9, 18)
 
 _ROLES: Final[dict[bytes, int]] = {
     b"host": _HOST,
@@ -35,6 +35,7 @@ _ROLES: Final[dict[bytes, int]] = {
     b"sluicegate-session": _SESSION,
     b"sluicegate-timeout": _TIMEOUT,
     b"content-type": _SINGLE,
+    b"origin": _ORIGIN,
     b"idempotency-key": _KEY,
     b"sluicegate-cursor": _CURSOR,
     # Hop-by-hop by RFC 9110 section 7.6.1 or by custom.
@@ -110,6 +111,7 @@ def _judge(section: HeaderSection, found: _Sorted) -> None:
         raise malformed("A method-override header is not accepted: use the method itself.")
     section.host = found.one(_HOST, "Host")
     found.one(_SINGLE, "Content-Type")
+    section.origin = found.one(_ORIGIN, "Origin")
     section.presented = Presented(
         session=found.one(_SESSION, "Sluicegate-Session"),
         proxy_authorization=found.one(_PROXY_AUTHORIZATION, "Proxy-Authorization"),

@@ -310,3 +310,52 @@ def test_a_connect_inside_a_tunnel_is_refused(flow: Flow) -> None:
         reply = client.connect(flow.plain.authority)
     assert 400 <= reply.status < 500
     assert flow.plain.received == b""
+
+
+def test_tunnels_that_nothing_came_through_count_among_the_open_connections(new_folder: NewFolder) -> None:
+    with (
+        Upstream() as upstream,
+        Product(new_folder(), [rule("up", upstream)], limits={"client_connections": 4}) as product,
+        ExitStack() as stack,
+    ):
+        clients = [stack.enter_context(product.client()) for _ in range(5)]
+        replies = [client.connect(upstream.authority) for client in clients]
+        assert [reply.status for reply in replies] == [200] * 4 + [503]
+        for client in clients:
+            client.close()
+        eventually(lambda: product.metric("sluicegate_connections", side="client") == 0)
+        with product.tunnel(upstream, tls=False) as client:
+            assert client.ask(origin(upstream, "/")).status == 200
+
+
+def test_uninspected_tunnels_that_come_to_nothing_leave_no_connection_behind(new_folder: NewFolder) -> None:
+    with Upstream() as upstream:
+        tunnel = {"name": "opaque", "tunnel": upstream.authority, "networks": LOOPBACK, "reason": "pinned"}
+        with Product(new_folder(), [tunnel], limits={"client_connections": 4}) as product:
+            for number in range(12):
+                with product.client() as client:
+                    assert client.connect(upstream.authority).status == 200
+                    if number % 2:
+                        client.send(b"no hello at all")
+                        client.rest()
+                eventually(lambda: product.metric("sluicegate_connections", side="client") == 0)
+
+
+def test_what_an_upstream_sends_before_the_hello_is_not_piled_up(new_folder: NewFolder) -> None:
+    def flooding(sock: socket.socket) -> int:
+        sent = 0
+        sock.settimeout(2)
+        try:
+            while True:
+                sent += sock.send(bytes(65536))
+        except OSError:
+            return sent
+
+    with socket.create_server(("127.0.0.1", 0)) as upstream:
+        authority = f"127.0.0.1:{upstream.getsockname()[1]}"
+        tunnel = {"name": "opaque", "tunnel": authority, "networks": LOOPBACK, "reason": "pinned"}
+        with Product(new_folder(), [tunnel]) as product, product.client() as client:
+            assert client.connect(authority).status == 200
+            with upstream.accept()[0] as accepted:
+                assert flooding(accepted) < 16 * 1024 * 1024
+            assert product.ops_get("/healthz")[0] == 200
