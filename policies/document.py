@@ -27,6 +27,7 @@ _SUBJECT: Final = re.compile(r"[^\s*\x00-\x1f\x7f]{0,255}\*?")
 _METHOD: Final = re.compile(r"[A-Z][A-Z0-9-]{0,31}")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _PARAMETER: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_AWS_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
 _TUNNEL: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s]+)(?::(?P<port>[0-9]{1,5}))?")
 
 # Headers that frame or route a message, or that this proxy consumes: a credential there would change what is sent.
@@ -122,6 +123,12 @@ def _format(text: str) -> str:
     return text
 
 
+def _aws_name(text: str) -> str:
+    if not _AWS_NAME.fullmatch(text):
+        raise ValueError("that is not the name of an AWS region or service")
+    return text
+
+
 Name = Annotated[str, AfterValidator(_name)]
 SubjectPattern = Annotated[str, AfterValidator(_subject)]
 Host = Annotated[str, AfterValidator(_host)]
@@ -169,6 +176,9 @@ class Credential(_Strict):
     query: Annotated[str, AfterValidator(_parameter)] | None = None
     cookie: Annotated[str, AfterValidator(_parameter)] | None = None
     format: Annotated[str, AfterValidator(_format)] | None = None
+    region: Annotated[str, AfterValidator(_aws_name)] = ""
+    """What an aws credential signs for, where host and record do not say or say something else."""
+    service: Annotated[str, AfterValidator(_aws_name)] = ""
     impersonate: Impersonate | None = None
 
 

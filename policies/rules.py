@@ -49,6 +49,9 @@ class CredentialUse:
     per: Literal["tenant", "actor"] = "tenant"
     placement: tuple[str, str, str] | None = None
     impersonate: Impersonation | None = None
+    region: str = ""
+    service: str = ""
+    """What an aws credential signs for, where the host's name does not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,12 @@ def credential_use(rule: AllowRule) -> CredentialUse | None:
     """The credential of an allow: as written; else the provider's name, of the tenant; else none."""
     if isinstance(rule.credential, Credential):
         return CredentialUse(
-            rule.credential.name, rule.credential.per, _placement(rule.credential), _impersonation(rule.credential)
+            rule.credential.name,
+            rule.credential.per,
+            _placement(rule.credential),
+            _impersonation(rule.credential),
+            rule.credential.region,
+            rule.credential.service,
         )
     if rule.credential is None and rule.provider is not None:
         return CredentialUse(rule.provider)

@@ -9,19 +9,22 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy import __version__, logs
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_terms import Routes, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
+from proxy.blocks import block_of, refusal
 from proxy.catalog.token import TokenFacts
 from proxy.control import ControlServer, serve_control
+from proxy.credentials.fleet_blocks import FleetBlocks
 from proxy.credentials.resolve import Resolver
+from proxy.credentials.store import Reader
 from proxy.errors import ConfigurationError, GatewayError, StoreError
 from proxy.identity.chain import Chain
 from proxy.listeners.base_url import BaseUrlListener
@@ -31,9 +34,9 @@ from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
-from proxy.model import Caller
-from proxy.opening import open_issuing, open_store, paths_and_limits
+from proxy.opening import open_issuing, open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
+from proxy.paging import Paging
 from proxy.pipeline import Pipeline
 from proxy.reloading import Reloadable, signature
 from proxy.responses.masking import Masks
@@ -44,14 +47,17 @@ from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
+from proxy.state_key import derived_key
 from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
+from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.framing import Limits
 from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
+from signers.table import SIGNERS
 
 if TYPE_CHECKING:
     from proxy.audit.exposition import Exposition
@@ -96,9 +102,9 @@ class Instance:
         self.audit = AuditSink(Output(settings.audit.path if isinstance(settings.audit, FileAudit) else None))
         self.sweep = Sweep()
         self.connections = Connections(settings.limits.client_connections)
-        self.routes = Routes(settings)
+        self.routes = Routes(settings, self._provider_at)
         self._roots: ssl.SSLContext | None = None
-        self.store = open_store(settings.store)
+        self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
@@ -112,6 +118,7 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
+            signers=SIGNERS,
             issuing=self.issuing,
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
@@ -126,6 +133,11 @@ class Instance:
             settings.limits.in_flight,
             self.sweep,
         )
+        if settings.state.key_file.exists():  # without one, cursors hold as long as the process
+            self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
+        self.ledger = ledger_of(settings)
+        if self.ledger is not None:
+            self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))
         fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
         self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
         self.frozen = frozen
@@ -175,6 +187,7 @@ class Instance:
         if listener.kind == "base-url":
             base = BaseUrlListener(self.pipeline, chain, self._terms(), self.connections)
             base.scheme = b"https" if listener.tls else b"http"
+            base.loopback = listener.bind.loopback
             return base
         return self.forward(chain)
 
@@ -203,6 +216,7 @@ class Instance:
         self.metrics.audit = self.audit.output
         self.metrics.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
+        self.metrics.spool = self.store
         self.metrics.credential_expiry = self.credentials.expiries
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
@@ -220,9 +234,6 @@ class Instance:
         self._tasks = [asyncio.create_task(self._open_store())]
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
-        for name in ("state", "ledger"):
-            if getattr(self.settings, name) is not None:
-                log.warning("%s is set in the configuration, but this version does not use it", name)
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
@@ -250,6 +261,16 @@ class Instance:
             await asyncio.sleep(STORE_RETRY_SECONDS)
         self.readiness.met("store")
         self.store_opened.set()
+        if self.settings.blocks is not None:
+            wanted = self.settings.blocks
+            await FleetBlocks(self.store, wanted.path, wanted.every, self._take_blocks).run()
+
+    def _take_blocks(self, fleet: tuple[Mapping[str, str], ...]) -> None:
+        """Stops what is blocked in the whole fleet from now on, calls in progress included."""
+        blocks = tuple(map(block_of, fleet))
+        self.pipeline.blocks.take_fleet(blocks)
+        for block in blocks:
+            self.pipeline.cut(block.stops, refusal(block))
 
     # While it runs.
 
@@ -309,12 +330,16 @@ class Instance:
             lambda caller, _, __: any(known.revoked(caller) for known in self.identities.revocations), error
         )
 
+    def _credential_read(self, path: str, result: str, reader: Reader) -> None:
+        self.audit.credential_read(path, result, reader.caller, time.time(), reader.call_id)
+
+    def _provider_at(self, host: str) -> str | None:
+        found = self.rules.catalog.find(host, None)
+        return found.name if found is not None else None
+
     def _token_facts(self, provider: str) -> TokenFacts | None:
         found = self.rules.catalog.by_name(provider)
         return found.token if found is not None else None
-
-    def _credential_read(self, path: str, result: str, caller: Caller) -> None:
-        self.audit.credential_read(path, result, caller, time.time())
 
     def connection_counts(self) -> Iterator[tuple[str, str, int]]:
         busy = len(self.pipeline.running)
@@ -327,6 +352,7 @@ class Instance:
 
         if self._exposition is None:
             self._exposition = Exposition(self.metrics)
+        self.metrics.certificates_minted = self.authority.minted
         return self._exposition.render(accept)
 
     # Stop.
@@ -362,6 +388,8 @@ class Instance:
         await self.credentials.close()
         await self.store.close()
         self.authority.close()
+        if self.ledger is not None:
+            self.ledger.close()
         self.audit.close()
 
     @property

@@ -41,6 +41,7 @@ class Operator:
                 {**row, "expires": _stamp(row["expires"])} for row in instance.credentials.known(time.time())
             ],
             "blocks": instance.pipeline.blocks.shown(),
+            "fleet_blocks": instance.pipeline.blocks.shown_fleet(),
             "calls_in_flight": len(instance.pipeline.running),
             "connections": [
                 {"side": side, "state": state, "count": count} for side, state, count in instance.connection_counts()

@@ -12,7 +12,10 @@ from proxy.model import Destination
 from proxy.reloading import signature
 from proxy.settings import Settings
 from proxy.settings.traffic import Listener
+from proxy.state_key import derived_key
 from proxy.upstream.dial import Parent
+from proxy.upstream.ledger.sqlite import LEDGER_FILE, Ledger, SqliteLedger
+from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.way import Timeouts
 from proxy.wire.framing import Limits
 from proxy.wire.pool import PoolKey, PoolSizes
@@ -21,10 +24,11 @@ log = logging.getLogger("sluicegate")
 
 
 class Routes:
-    """`routes:` of the configuration, looked up once for each provider and host."""
+    """`routes:` of the configuration. `provider_at` names the catalogue's provider at a host."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, provider_at: Callable[[str], str | None] = lambda host: None) -> None:
         self._settings = settings
+        self._provider_at = provider_at
         self._timeouts: dict[tuple[str, str], Timeouts] = {}
 
     def timeouts(self, provider: str, host: str) -> Timeouts:
@@ -36,14 +40,27 @@ class Routes:
                 self._timeouts[provider, host] = known
         return known
 
+    def retries(self, provider: str, host: str) -> RetryPolicy:
+        chosen = self._settings.route(provider or None, host).retries
+        return RetryPolicy(chosen.attempts, chosen.max_wait)
+
     def connect_timeout(self, destination: Destination) -> float:
-        return self._settings.route(None, destination.host).timeouts.connect
+        return self._settings.route(self._provider_at(destination.host), destination.host).timeouts.connect
 
     def pool_sizes(self, key: PoolKey) -> PoolSizes:
-        route = self._settings.route(None, key.destination.host)
+        host = key.destination.host
+        route = self._settings.route(self._provider_at(host), host)
         return PoolSizes(
             route.pool.connections, route.pool.waiting, idle=route.timeouts.idle, wait=route.timeouts.connect
         )
+
+
+def ledger_of(settings: Settings) -> Ledger | None:
+    """The ledger, opened by the first key; None where it is turned off."""
+    if settings.ledger is None:
+        return None
+    state = settings.state
+    return Ledger(lambda: SqliteLedger(state.dir / LEDGER_FILE, derived_key(state.key_file, "ledger replies")))
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -33,9 +33,11 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Blocks:
-    """The blocks in force; true while there are any. Kept in memory: a restart lets everybody go."""
+    """The blocks in force; true while there are any. In memory: a restart lets go whom this process alone stopped."""
 
     def __init__(self) -> None:
+        self._own: tuple[Block, ...] = ()
+        self._fleet: tuple[Block, ...] = ()
         self._blocks: tuple[Block, ...] = ()
 
     def __bool__(self) -> bool:
@@ -43,14 +45,23 @@ class Blocks:
 
     def add(self, block: Block) -> None:
         """Once more does nothing."""
-        if block not in self._blocks:
-            self._blocks = (*self._blocks, block)
+        if block not in self._own:
+            self._hold((*self._own, block), self._fleet)
 
     def remove(self, block: Block) -> bool:
-        """False when there was no such block, field for field."""
-        kept = tuple(one for one in self._blocks if one != block)
-        removed, self._blocks = len(kept) < len(self._blocks), kept
+        """False when there was no such block of this process's own, field for field."""
+        kept = tuple(one for one in self._own if one != block)
+        removed = len(kept) < len(self._own)
+        self._hold(kept, self._fleet)
         return removed
+
+    def take_fleet(self, blocks: tuple[Block, ...]) -> None:
+        """Puts `blocks` in the place of those that held for the whole fleet so far."""
+        self._hold(self._own, blocks)
+
+    def _hold(self, own: tuple[Block, ...], fleet: tuple[Block, ...]) -> None:
+        self._own, self._fleet = own, fleet
+        self._blocks = (*own, *fleet)
 
     def check(self, caller: Caller, provider: str = "", credential: str = "") -> None:
         """Raises `policy_denied` for a call that is stopped."""
@@ -59,8 +70,12 @@ class Blocks:
                 raise refusal(block)
 
     def shown(self) -> list[dict[str, str]]:
-        """For the operator's socket."""
-        return [msgspec.to_builtins(block) for block in self._blocks]
+        """This process's own, for the operator's socket."""
+        return [msgspec.to_builtins(block) for block in self._own]
+
+    def shown_fleet(self) -> list[dict[str, str]]:
+        """Those of the whole fleet."""
+        return [msgspec.to_builtins(block) for block in self._fleet]
 
 
 def refusal(block: Block) -> GatewayError:

@@ -35,7 +35,11 @@ COMMANDS: Final = {
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
     "doctor": Command("proxy.commands.doctor", "doctor", "Prove what is injected; find clients and files to mind."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
+    "disconnect": Command("proxy.commands.disconnect", "disconnect", "End a tenant's credential, here and there."),
+    "connect": Command("proxy.commands.connect", "connect", "Ask a person for consent and store the grant."),
     "token": Command("proxy.token_cli", "token", "Mint and inspect session tokens."),
+    "ledger": Command("proxy.commands.ledger", "ledger", "Settle calls whose outcome is not known."),
+    "schema": Command("proxy.commands.schema", "schema", "Print the JSON Schema of a file's format."),
     "ca": Command("proxy.commands.ca", "ca", "Export the interception authority's certificate."),
 }
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from proxy.catalog import Operation, Provider
     from signers.placement import Injection
     from signers.secret import Secret
+    from signers.signing import Signing
 
 DEFAULT_PORTS = {"https": 443, "http": 80}
 Headers = list[tuple[bytes, bytes]]
@@ -76,6 +77,13 @@ class Presented(NamedTuple):
     """The client's certificate, DER, where the listener asked for one."""
 
 
+class Wishes(NamedTuple):
+    """Values of Idempotency-Key and Sluicegate-Cursor as received; empty without."""
+
+    key: bytes = b""
+    cursor: bytes = b""
+
+
 class HeaderSection:
     """What one request's header section says, derived once and kept with the connection while it repeats.
 
@@ -88,7 +96,9 @@ class HeaderSection:
     keep_alive  an HTTP/1.0 client asked for it to be kept
     expect      `Expect: 100-continue` stands among the lines
     websocket   an upgrade to websocket is asked for
+    wishes      what the caller asks of us besides: an idempotency key, a cursor; None for neither
     timeout     seconds that the caller gives the call (Sluicegate-Timeout); 0 without
+    origin      Origin as received, which browsers send for the page that calls; None without
     suspects    some value may be a session token and has to be looked at before it leaves
     memo        the last rendering: (what it depends on …, bytes); see proxy/upstream/rendering.py
     """
@@ -102,15 +112,18 @@ class HeaderSection:
         "kept",
         "length",
         "memo",
+        "origin",
         "presented",
         "suspects",
         "timeout",
         "websocket",
+        "wishes",
     )
 
     def __init__(self) -> None:
         self.kept: list[tuple[bytes, bytes, bytes]] = []
         self.host: bytes | None = None
+        self.origin: bytes | None = None
         self.length: int | None = None
         self.chunked = False
         self.close = False
@@ -118,6 +131,7 @@ class HeaderSection:
         self.expect = False
         self.websocket = False
         self.timeout = 0.0
+        self.wishes: Wishes | None = None
         self.suspects = False
         self.presented = Presented()
         self.memo: tuple[object, object, object, object, bytes] | None = None
@@ -131,6 +145,8 @@ class Place(NamedTuple):
     """Origin-form request target as it will be sent, byte for byte."""
     path: str | None
     """Decoded path; None when it is ambiguous (policies.matchers.decode_path)."""
+    suspect: bool = False
+    """Some value of the target may be a session token and has to be looked at before it leaves."""
     segment: str = ""
     """Base-URL mode: the first path segment, so that Link and Location can point back."""
     rule: str = ""
@@ -210,6 +226,8 @@ class Material:
     """What the reply is searched for, prepared by proxy/responses/masking.py."""
     issued: str = ""
     """Digest of the token, where a provider issued one; empty for what its owner stored."""
+    signing: Signing | None = None
+    """Signs each request as it is, for kinds that cannot be prepared once (signers/table.py)."""
 
 
 class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):

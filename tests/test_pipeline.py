@@ -20,6 +20,7 @@ from proxy.pipeline import CallIds, Pipeline
 from proxy.responses.masking import Masks
 from proxy.routing import Snapshot
 from proxy.rules import load_rules
+from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.way import Timeouts
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.framing import Limits
@@ -115,6 +116,9 @@ class Guard:
 class Routes:
     def timeouts(self, provider: str, host: str) -> Timeouts:
         return Timeouts()
+
+    def retries(self, provider: str, host: str) -> RetryPolicy:
+        return RetryPolicy(1)
 
 
 class Product:

@@ -30,6 +30,7 @@ class MetricsCollector(Collector):
         yield from self._calls()
         yield from self._decisions()
         yield from self._store()
+        yield from self._spool()
         yield from self._process()
 
     def _calls(self) -> Iterator[Metric]:
@@ -60,6 +61,13 @@ class MetricsCollector(Collector):
         labels = ("store", "operation", "result")
         yield _counter("store_requests", "Requests to the credential store.", labels, m.store_requests.items())
         yield _histogram("store_request_duration_seconds", "How long they took.", labels, m.store_duration)
+
+    def _spool(self) -> Iterator[Metric]:
+        spool = self._metrics.spool
+        waiting = [((), float(spool.waiting))] if spool else []
+        yield _gauge("spool_changes", "Refreshed credentials that wait for the store.", (), waiting)
+        durable = [((), float(spool.durable))] if spool else []
+        yield _gauge("spool_durable", "Whether they outlive this pod (1) or are lost with it (0).", (), durable)
 
     def _process(self) -> Iterator[Metric]:
         m = self._metrics

@@ -27,6 +27,15 @@ class AuditCounts(Protocol):
     dropped: int
 
 
+class SpoolState(Protocol):
+    """Changes that wait for the store, and whether they outlive the process (proxy.credentials.write_back)."""
+
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def durable(self) -> bool: ...
+
+
 class Histogram:
     """Counts per bucket (upper bounds in seconds, the last one open) and the sum of what was observed."""
 
@@ -87,6 +96,7 @@ class Metrics:
         self.certificates_minted = 0
         self.policy_hash = ""
         self.audit: AuditCounts | None = None
+        self.spool: SpoolState | None = None
         self.connections: Callable[[], Iterable[tuple[str, str, int]]] = tuple
         self.credential_resolutions: Callable[[], Mapping[tuple[str, str], int]] = dict
         self.credential_expiry: Callable[[], Mapping[str, float]] = dict

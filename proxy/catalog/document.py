@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from proxy.catalog.answers import AnswersDocument
+from proxy.catalog.base import OneLine, one_as_list
+from proxy.catalog.base import Strict as _Strict
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
 from proxy.catalog.located import Location
 from proxy.catalog.operations import path_segments
@@ -40,18 +43,9 @@ def _host_alone(value: Any) -> Any:
     return {"host": value} if isinstance(value, str) else value
 
 
-def _one_as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 Host = Annotated[str, AfterValidator(_checked_host)]
 BasePath = Annotated[str, AfterValidator(_checked_base_path)]
 PathTemplate = Annotated[str, AfterValidator(_checked_path)]
-OneLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 class SiteDocument(_Strict):
@@ -90,6 +84,11 @@ class AuthDocument(_Strict):
     bearer: PlacementDocument | None = None
     api_key: PlacementDocument | None = None
     basic: PlacementDocument | None = None
+    aws: bool = Field(False, description="takes requests signed with an `aws` record, which places itself")
+
+    def signed(self) -> tuple[str, ...]:
+        """The kinds that sign each request: they have no placement."""
+        return ("aws",) if self.aws else ()
 
     def placements(self) -> dict[str, Placement]:
         kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
@@ -112,11 +111,27 @@ class PinDocument(_Strict):
         return prepare("headers", {"headers": {self.header: self.value}}, None, ())
 
 
+class RevocationDocument(_Strict):
+    """How the provider is asked to forget a token."""
+
+    endpoint: str = Field(description="an https URL")
+    style: Literal["rfc7009", "bearer"] = Field(
+        "rfc7009", description="rfc7009: token in a form, the application authenticated; bearer: the token ends itself"
+    )
+    success: str = Field("", description="a member of the answer that has to be true, where 200 alone does not mean it")
+
+    @model_validator(mode="after")
+    def _askable(self) -> RevocationDocument:
+        if not self.endpoint.startswith("https://"):
+            raise ValueError("the endpoint must be an https URL")
+        return self
+
+
 class OperationDocument(_Strict):
     """One operation: its name, method or methods, whole path, and what repeating it would do."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,99}$")]
-    method: Annotated[list[Method], BeforeValidator(_one_as_list), Field(min_length=1)]
+    method: Annotated[list[Method], BeforeValidator(one_as_list), Field(min_length=1)]
     path: PathTemplate
     write: bool | None = Field(None, description="default: false for GET, HEAD and OPTIONS")
     idempotent: bool | None = Field(None, description="default: true for what does not write, PUT and DELETE")
@@ -128,7 +143,7 @@ class OperationDocument(_Strict):
         return self.idempotent if self.idempotent is not None else not self.writes(method) or method in _IDEMPOTENT
 
 
-class ProviderDocument(_Strict):
+class ProviderDocument(AnswersDocument):
     """A file of the provider catalogue."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,39}$", description="also the name of the file")]
@@ -140,13 +155,14 @@ class ProviderDocument(_Strict):
     vars: dict[str, OneLine] = Field({}, description="what each variable of a host template means")
     auth: AuthDocument
     positions: list[PlacementDocument] = Field([], description="further positions in which it accepts a credential")
-    pins: list[PinDocument] = []
-    env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], OneLine] = {}
+    pins: list[PinDocument] = Field([])
+    env: dict[Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]*$")], OneLine] = Field({})
     unauthorized: Literal["credential", "permission"] = Field(
         "credential", description="what its 401 means: a credential to be renewed, or one that may not do this"
     )
     token: TokenDocument | None = Field(None, description="its token endpoint")
-    operations: list[OperationDocument] = []
+    operations: list[OperationDocument] = Field([])
+    revocation: RevocationDocument | None = Field(None, description="absent: the provider offers none")
 
     def sites(self) -> list[tuple[HostPattern, str]]:
         return [(host_pattern(site.host), site.base_path or self.base_path) for site in self.hosts]
@@ -157,8 +173,9 @@ class ProviderDocument(_Strict):
         yield from self._site_faults()
         yield from self._pin_faults()
         yield from self._operation_faults()
-        if not self.auth.placements():
-            yield ("auth",), "name at least one record kind: bearer, api_key or basic"
+        yield from self.answer_faults()
+        if not self.auth.placements() and not self.auth.signed():
+            yield ("auth",), "name at least one record kind: bearer, api_key, basic or aws"
 
     def _variable_faults(self) -> Iterator[tuple[Location, str]]:
         used = {name for pattern, _ in self.sites() for name in pattern.variables}

@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 _LABEL: Final = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -46,6 +47,7 @@ def is_label(text: str) -> bool:
     return _LABEL_PATTERN.fullmatch(text) is not None
 
 
+@lru_cache(4_096)
 def host_pattern(text: str) -> HostPattern:
     """Compile a `hosts` entry; raises ValueError saying what is wrong with it."""
     variables = tuple(_VARIABLE.findall(text))
@@ -61,6 +63,7 @@ def host_pattern(text: str) -> HostPattern:
     return HostPattern(text, variables, _compiled(text))
 
 
+@lru_cache(4_096)
 def _compiled(text: str) -> re.Pattern[str]:
     literals = _VARIABLE.split(text)[::2]
     return re.compile(_LABEL.join(re.escape(literal) for literal in literals))

@@ -10,18 +10,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from proxy.catalog import answers
 from proxy.catalog.document import (
     AuthDocument,
     OperationDocument,
     PinDocument,
     PlacementDocument,
     ProviderDocument,
+    RevocationDocument,
     SiteDocument,
 )
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.operations import Operation
-from proxy.catalog.provider import Provider, Site
+from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
@@ -101,6 +103,15 @@ _KEYS = sorted(
         AuthDocument,
         PinDocument,
         OperationDocument,
+        answers.ErrorsDocument,
+        answers.RowDocument,
+        answers.SignDocument,
+        answers.PartialDocument,
+        answers.WaitDocument,
+        answers.PageDocument,
+        answers.IdempotencyDocument,
+        answers.PlaceDocument,
+        RevocationDocument,
         TokenDocument,
         AssertionDocument,
         SuccessDocument,
@@ -117,6 +128,7 @@ def _provider(document: ProviderDocument) -> Provider:
         sites=tuple(Site(*site) for site in document.sites()),
         base_path=document.base_path,
         auth=auth,
+        signed=document.auth.signed(),
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
@@ -124,9 +136,16 @@ def _provider(document: ProviderDocument) -> Provider:
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
+        dialect=document.dialect(document.name, document.title),
+        revocation=_revocation(document),
         token=document.token.compiled() if document.token else None,
         renews_on_401=document.unauthorized == "credential",
     )
+
+
+def _revocation(document: ProviderDocument) -> Revocation | None:
+    found = document.revocation
+    return Revocation(found.endpoint, found.style, found.success) if found is not None else None
 
 
 def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:

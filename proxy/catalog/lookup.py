@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -84,6 +85,12 @@ class Catalog:
         if candidates is None:
             candidates = self._remember(host)
         return bool(candidates) and any(candidate.base_path != "/" for candidate in candidates)
+
+    def token_paths(self, host: str) -> re.Pattern[str] | None:
+        """What the decoded paths of token endpoints on a canonical host look like; None where there are none."""
+        facts = (provider.token for provider in self._providers.values() if provider.token is not None)
+        found = {path for each in facts if (path := each.path_on(host)) is not None}
+        return re.compile(f"(?i:{'|'.join(sorted(found))})/*") if found else None
 
     def _remember(self, host: str) -> tuple[_Candidate, ...]:
         exact = self._exact.get(host, [])

@@ -37,8 +37,10 @@ def path_segments(template: str) -> tuple[str, ...]:
 
     Raises ValueError saying what is wrong with the template.
     """
-    if not template.startswith("/") or template == "/":
-        raise ValueError(f"path {template!r} must start with a slash and name a segment")
+    if template == "/":
+        return ("",)  # some services have one endpoint for all their operations
+    if not template.startswith("/"):
+        raise ValueError(f"path {template!r} must start with a slash")
     segments = template[1:].split("/")
     marks = [_mark(template, segment) for segment in segments]
     if _REST in marks[:-1]:

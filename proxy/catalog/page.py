@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from proxy.catalog.lookup import Catalog
 from proxy.catalog.operations import Operation
 from proxy.catalog.provider import Provider
+from proxy.dialect import Dialect, ErrorRow
+from proxy.errors import KINDS
 from signers.placement import Placement
 
 _HEAD = """\
@@ -37,12 +39,16 @@ def _section(provider: Provider) -> Iterator[str]:
     yield f"- Hosts: {_joined(_site(site.host.text, site.base_path) for site in provider.sites)}"
     yield from (f"- `{{{name}}}` (a record's `vars`): {meaning}" for name, meaning in provider.variables.items())
     yield from (f"- Record kind `{kind}`: {_written(placement)}" for kind, placement in provider.auth.items())
-    yield f"- Cleared from the caller's request: {_joined(_place(place) for place in provider.positions)}"
+    yield from (f"- Record kind `{kind}`: every request is signed" for kind in provider.signed)
+    if provider.positions:
+        yield f"- Cleared from the caller's request: {_joined(_place(place) for place in provider.positions)}"
     for name, value in provider.pins:
         yield f"- Version: `{name.decode()}: {value.decode()}`, unless the caller names one"
     if provider.env:
         yield f"- Dummies for SDKs: {_joined(f'`{name}={value}`' for name, value in provider.env.items())}"
-    yield from _operation_table(provider.operations)
+    if provider.operations:
+        yield from _operation_table(provider.operations)
+    yield from _answers(provider.dialect)
 
 
 def _operation_table(operations: Iterable[Operation]) -> Iterator[str]:
@@ -54,6 +60,32 @@ def _operation_table(operations: Iterable[Operation]) -> Iterator[str]:
         methods = ", ".join(operation.method for operation in same)
         effect, repeatable = "write" if same[0].write else "read", "yes" if same[0].idempotent else "no"
         yield f"| `{name}` | {methods} | `{same[0].path}` | {effect} | {repeatable} |"
+
+
+def _answers(dialect: Dialect) -> Iterator[str]:
+    """How it answers: the error map by kind, and what else is declared."""
+    if dialect.codes or dialect.rows:
+        yield "\n| kind | the provider's codes |\n|---|---|"
+    for kind in KINDS:
+        codes = [_code(row) for row in dialect.rows if row.kind == kind]
+        if codes:
+            yield f"| {kind} | {_joined(dict.fromkeys(codes))} |"
+    notes = [
+        ("errors stand inside successes too", bool(dialect.signs)),
+        ("failed items of a success are named in `Sluicegate-Partial`", bool(dialect.partial)),
+        ("`errors: native` has its own shape", dialect.native is not None),
+        ("next pages are offered as `Sluicegate-Next-Cursor`", bool(dialect.pagination)),
+    ]
+    if any(holds for _, holds in notes):
+        yield f"\nAlso: {'; '.join(note for note, holds in notes if holds)}."
+    if dialect.idempotency is not None:
+        form = dialect.idempotency
+        yield f"\n`Idempotency-Key` goes out as `{form.header}` and is kept for {form.retention / 3600:g} h."
+
+
+def _code(row: ErrorRow) -> str:
+    named = row.code or row.name or "any"
+    return f"`{named}`" + (f" at {', '.join(map(str, sorted(row.statuses)))}" if row.statuses else "")
 
 
 def _site(host: str, base_path: str) -> str:

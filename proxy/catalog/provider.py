@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
 from proxy.catalog.token import TokenFacts
+from proxy.dialect import Dialect
 from signers.placement import Placement
 
 
@@ -20,16 +21,27 @@ class Site(NamedTuple):
     base_path: str
 
 
+class Revocation(NamedTuple):
+    """How a token is ended at the provider: `style` is "rfc7009" or "bearer" (proxy.credentials.revocation)."""
+
+    endpoint: str
+    style: Literal["rfc7009", "bearer"]
+    success: str
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Provider:
     """What one file of the catalogue says, compiled. Compared by identity: a reloaded catalogue has new ones.
 
     sites       every (host, base path) at which a call is this provider's
     auth        default placement of each record kind the provider takes
+    signed      record kinds it takes that sign each request
     positions   every placement in which the provider accepts a credential, cleared before one is injected
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
     variables   what each variable of a host template means, for the operator
+    dialect     how it answers: errors, waits, pages
+    watched     some 2xx of it has to be looked at: errors inside successes, cursors
     token       its token endpoint and how that is spoken to; None where the catalogue does not know
     renews_on_401  whether a 401 means that the credential has to be renewed
     verified    the day on which the file was last compared with `sources`
@@ -47,14 +59,18 @@ class Provider:
     variables: Mapping[str, str]
     verified: date
     sources: tuple[str, ...]
+    dialect: Dialect = field(default_factory=Dialect)
+    revocation: Revocation | None = None
     token: TokenFacts | None = None
     renews_on_401: bool = True
+    signed: tuple[str, ...] = ()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
     first_host: str = field(init=False)
     """The exact host that its file names first; "" when all are templates."""
     operation_names: frozenset[str] = field(init=False)
+    watched: bool = field(init=False)
     _index: OperationIndex = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +79,8 @@ class Provider:
         object.__setattr__(self, "exact_hosts", frozenset(s.host.text for s in self.sites if s.host.exact))
         object.__setattr__(self, "first_host", next((host for host in hosts if host in self.exact_hosts), ""))
         object.__setattr__(self, "operation_names", frozenset(operation.name for operation in self.operations))
+        dialect = self.dialect
+        object.__setattr__(self, "watched", bool(dialect.signs or dialect.partial or dialect.pagination))
         object.__setattr__(self, "_index", OperationIndex(self.operations))
 
     def matches(self, host: str) -> bool:

@@ -13,6 +13,7 @@ from proxy.commands.options import config_option
 from proxy.errors import ConfigurationError, Fault, SluicegateError
 from proxy.settings import Settings, load
 from proxy.settings.files import file_faults
+from proxy.settings.store import CallerJwtAuth, VaultStore
 
 if TYPE_CHECKING:
     from proxy.rules import Rules
@@ -68,11 +69,18 @@ async def _read_once(settings: Settings, path: str) -> None:
     store = open_store(settings.store)
     try:
         await store.start()
-        await store.read(path)
+        if not _only_callers_read(settings):
+            await store.read(path)
     except NotFound:
         return  # an answer too
     finally:
         await store.close()
+
+
+def _only_callers_read(settings: Settings) -> bool:
+    """Whether the proxy itself has no right to any record."""
+    auth = settings.store.auth if isinstance(settings.store, VaultStore) else None
+    return isinstance(auth, CallerJwtAuth) and auth.own is None
 
 
 def _probed_path(settings: Settings, rules: Rules | None) -> str:
@@ -82,6 +90,7 @@ def _probed_path(settings: Settings, rules: Rules | None) -> str:
     first = settings.identity.chain[0]
     tenants = [name for name in settings.tenants if name != "*"]
     tenant = first.tenant if first.kind == "static" else (tenants or ["sluicegate-check"])[0]
+    agent = first.agent if first.kind == "static" else "sluicegate-check"
     used = (
         rule.effect.credential
         for document in (rules.policies.documents if rules else ())
@@ -90,7 +99,7 @@ def _probed_path(settings: Settings, rules: Rules | None) -> str:
     )
     credential = next(used, None)
     paths, _ = paths_and_limits(settings.store)
-    return paths.path(tenant, "", credential.name if credential else "sluicegate-check", "tenant")
+    return paths.path(tenant, "", credential.name if credential else "sluicegate-check", "tenant", agent)
 
 
 def _rules(settings: Settings) -> tuple[list[Fault], Rules | None]:

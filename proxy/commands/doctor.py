@@ -24,22 +24,41 @@ if TYPE_CHECKING:
 @click.command
 @caller_options
 @click.option("--no-clients", is_flag=True, help="Do not start the clients of this machine.")
+@click.option("--vault", is_flag=True, help="Examine the login to Vault and what it may do, and nothing else.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @config_option
 def doctor(
-    tenant: str | None, agent: str | None, actor: str, no_clients: bool, as_json: bool, config: Path | None
+    tenant: str | None,
+    agent: str | None,
+    actor: str,
+    no_clients: bool,
+    vault: bool,
+    as_json: bool,
+    config: Path | None,
 ) -> int:
     """Prove on the wire which credential each rule injects, against an echo on this machine. No provider is called.
 
     Starts an instance of its own with this configuration and store. Exit code 1 when a rule's call leaves without its
-    credential, or a client does not trust the proxy under `sluicegate run`.
+    credential, or a client does not trust the proxy under `sluicegate run`; with --vault when the login lacks a right
+    it needs, or has one that it should not have.
     """
     settings = load(config)
     logs.configure("error", settings.log.format)
+    if vault:
+        return _vault(settings, as_json)
     environment = dict(os.environ)
     found = asyncio.run(_examine(settings, caller_of(settings, tenant, agent, actor), no_clients, environment))
     click.echo(msgspec.json.encode(found).decode() if as_json else "\n".join(_lines(found)))
     return 0 if found["ok"] else 1
+
+
+def _vault(settings: Settings, as_json: bool) -> int:
+    from proxy.commands.doctor_vault import examine
+
+    findings = asyncio.run(examine(settings))
+    rows = [finding._asdict() for finding in findings]
+    click.echo(msgspec.json.encode(rows).decode() if as_json else "\n".join(map(str, findings)))
+    return 1 if any(finding.ok is False for finding in findings) else 0
 
 
 async def _examine(

@@ -16,7 +16,9 @@ from proxy.credentials.paths import check_path
 from proxy.credentials.record import Record, expiry, parse_record
 from proxy.credentials.store import Conflict, NotFound, Store, Stored
 from proxy.credentials.stores.file import FileStore
+from proxy.credentials.stores.vault import VaultStore
 from proxy.errors import ConfigurationError, Fault, StoreError
+from signers.secret import Secret
 
 BARE_FIELD: Final[Mapping[str, str]] = {"bearer": "token", "api_key": "value"}
 """Kinds that can be set from one bare value, and the field it becomes."""
@@ -49,6 +51,17 @@ async def set_record(store: Store, path: str, fields: Mapping[str, Any]) -> int:
     """Replace the record at `path`; its new version. Raises ValueError, RecordError or StoreError."""
     _check(path, fields)
     return await _replace(store, path, fields)
+
+
+async def set_wrapped(store: Store, path: str, wrapping: str) -> int:
+    """Store what a response-wrapping token of this Vault stands for, unseen by whoever carries it; the new version.
+
+    Raises as set_record does, and StoreError for a token that is spent and for a store that is no Vault.
+    """
+    check_path(path)
+    if not isinstance(store, VaultStore):
+        raise StoreError("only a Vault can unwrap what it has wrapped")
+    return await set_record(store, path, await store.unwrap(Secret(wrapping)))
 
 
 async def import_records(store: Store, records: Mapping[str, object]) -> dict[str, int]:

@@ -71,6 +71,7 @@ class App:
     parameters: Mapping[str, str] = field(default_factory=dict)
     networks: Networks = ()
     authorization_endpoint: str = ""
+    authorization_parameters: Mapping[str, str] = field(default_factory=dict)
     device_endpoint: str = ""
     identity_endpoint: str = ""
     subject_token_file: str = ""
@@ -131,6 +132,7 @@ def parse_app(path: str, stored: Mapping[str, Any]) -> App:
         parameters=texts.mapped("parameters"),
         networks=_networks(texts),
         authorization_endpoint=_endpoint(texts, "authorization_endpoint"),
+        authorization_parameters=texts.mapped("authorization_parameters"),
         device_endpoint=_endpoint(texts, "device_endpoint"),
         identity_endpoint=_endpoint(texts, "identity_endpoint"),
         subject_token_file=texts.optional("subject_token_file"),

@@ -25,14 +25,13 @@ from typing import Any, Final, Literal, NamedTuple
 
 from proxy.credentials.faults import RecordError
 from proxy.credentials.loading import Loaded, load
-from proxy.credentials.store import NotFound, Store
+from proxy.credentials.store import NotFound, Reader, Store
 from proxy.errors import StoreError
-from proxy.model import Caller
 
 log = logging.getLogger(__name__)
 
 ReadResult = Literal["ok", "missing", "invalid", "error"]
-OnRead = Callable[[str, ReadResult, Caller], None]
+OnRead = Callable[[str, ReadResult, Reader], None]
 """Told of every store read: the record's path, what came of it, and whose call caused it."""
 
 OnRequest = Callable[[ReadResult, float], None]
@@ -73,11 +72,13 @@ class CacheLimits:
 
 
 class Key(NamedTuple):
-    """What makes a record one: the tenant, the actor where the credential is the actor's (else None), its name."""
+    """What makes a record one: the tenant, the actor where the credential is the actor's (else None), its name, and
+    the agent where each has its own (else None)."""
 
     tenant: str
     actor: str | None
     credential: str
+    agent: str | None = None
 
 
 class Entry:
@@ -220,7 +221,7 @@ class RecordCache:
         on_request: OnRequest,
     ) -> None:
         self.limits = limits
-        self.entries: OrderedDict[Key | tuple[str, str | None, str], Entry] = OrderedDict()
+        self.entries: OrderedDict[Key | tuple[str, str | None, str, str | None], Entry] = OrderedDict()
         self.clock = clock
         self._store = store
         self._on_read = on_read
@@ -239,19 +240,19 @@ class RecordCache:
             self.entries.move_to_end(key)
         return entry
 
-    def refresh(self, entry: Entry, caller: Caller) -> asyncio.Task[None]:
+    def refresh(self, entry: Entry, reader: Reader) -> asyncio.Task[None]:
         """The one read of this entry that is under way, started if there is none. It outlives whoever waits for it."""
         if entry.flight is None:
-            entry.flight = asyncio.get_running_loop().create_task(self._read(entry, caller))
+            entry.flight = asyncio.get_running_loop().create_task(self._read(entry, reader))
             self._flights.add(entry.flight)
             entry.flight.add_done_callback(self._landed)
         return entry.flight
 
-    async def wait(self, entry: Entry, caller: Caller) -> bool:
+    async def wait(self, entry: Entry, reader: Reader) -> bool:
         """Wait for a read of this entry, within the limits; whether it came. It survives its callers."""
         stale = entry.serves_stale(self.clock(), self.limits)
         patience = self.limits.stale_wait if stale else self.limits.wait
-        done, _ = await asyncio.wait({self.refresh(entry, caller)}, timeout=patience)
+        done, _ = await asyncio.wait({self.refresh(entry, reader)}, timeout=patience)
         for flight in done:
             flight.result()
         return bool(done)
@@ -269,19 +270,19 @@ class RecordCache:
         await asyncio.gather(*self._flights, return_exceptions=True)
         self.entries.clear()
 
-    async def _read(self, entry: Entry, caller: Caller) -> None:
+    async def _read(self, entry: Entry, reader: Reader) -> None:
         try:
             async with self._slots.hold(entry.key.tenant):
                 began = self.clock()
-                result = await self._read_once(entry, began)
+                result = await self._read_once(entry, began, reader)
                 self._on_request(result, self.clock() - began)
-            self._on_read(entry.path, result, caller)
+            self._on_read(entry.path, result, reader)
         finally:
             entry.flight = None
 
-    async def _read_once(self, entry: Entry, began: float) -> ReadResult:
+    async def _read_once(self, entry: Entry, began: float, reader: Reader) -> ReadResult:
         try:
-            loaded, _ = await load(self._store, entry.path)
+            loaded, _ = await load(self._store, entry.path, reader)
         except NotFound:
             entry.unusable("missing", "", began, self.limits)
             return "missing"

@@ -33,9 +33,12 @@ _DEFAULT_ENDPOINTS = {"service_account": GOOGLE_TOKEN_ENDPOINT, "github_app": GI
 
 
 def fingerprint(grant: GrantRecord, app: App, behalf: OnBehalf = NOBODY) -> str:
-    """What tells the tokens of one credential, application and person from all others."""
-    parts = [grant.digest, app.digest, behalf.user or ""]
-    parts += [token.token.reveal() if token else "" for token in (behalf.subject, behalf.actor)]
+    """What tells the tokens of one credential, application and person from all others.
+
+    Tokens of the workload's own are no part of it: the platform replaces them all the time.
+    """
+    person = behalf.subject.token.reveal() if grant.per_caller and behalf.subject else ""
+    parts = [grant.digest, app.digest, behalf.user or "", person]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from proxy.credentials.app_record import NO_APP, App, app_path, parse_app
 from proxy.credentials.faults import RecordError
 from proxy.credentials.record import Record, parse_record
-from proxy.credentials.store import NotFound, Store, Stored
+from proxy.credentials.store import NOBODY, NotFound, Reader, Store, Stored, reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +19,21 @@ class Loaded:
     app: App = NO_APP
 
 
-async def load(store: Store, path: str) -> tuple[Loaded, Stored]:
-    """The record at `path`, parsed and as stored. Raises NotFound, RecordError or StoreError."""
-    stored = await store.read(path)
+async def load(store: Store, path: str, reader: Reader = NOBODY) -> tuple[Loaded, Stored]:
+    """The record at `path`, parsed and as stored, read for `reader`. Raises NotFound, RecordError or StoreError.
+
+    The application is read with the proxy's own rights: what is in it is no caller's.
+    """
+    stored = await reading(store)(path, reader)
     record = parse_record(path, stored.fields)
     name = record.grant.app if record.grant is not None else ""
-    return Loaded(record, stored.version, await _app(store, path, name) if name else NO_APP), stored
+    return Loaded(record, stored.version, await _app(store, path, name, reader) if name else NO_APP), stored
 
 
-async def _app(store: Store, path: str, name: str) -> App:
+async def _app(store: Store, path: str, name: str, reader: Reader) -> App:
     try:
-        return parse_app(app_path(name), (await store.read(app_path(name))).fields)
+        stored = await reading(store)(app_path(name), Reader(None, reader.call_id))
+        return parse_app(app_path(name), stored.fields)
     except NotFound:
         raise RecordError(path, "app", f"names {name!r}, and there is no record {app_path(name)}") from None
     except ValueError as error:

@@ -1,6 +1,7 @@
 """One stored mapping into a typed record, without I/O. Faults name the record and the field, never the value.
 
-Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), and the grants of
+Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), aws
+(access_key_id, secret_access_key, and where given session_token, region, service), and the grants of
 `proxy.credentials.grant_record`. Beside those every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled` and
 `expires_at`; what else it holds is kept in the store and ignored here.
 """
@@ -26,7 +27,9 @@ FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "api_key": ("value",),
     "basic": ("username", "password"),
     "headers": ("headers",),
+    "aws": ("access_key_id", "secret_access_key"),
 }
+OPTIONAL_FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {"aws": ("session_token", "region", "service")}
 KINDS: Final = (*FIELDS_OF, *GRANT_KINDS)
 MAX_VALUE: Final = 16 * 1024
 """Characters of one value: more than any provider issues, less than a request head may hold."""
@@ -79,17 +82,24 @@ class Record:
 
 def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
     """The record `name` (its path, for faults) from its stored fields. Raises RecordError."""
-    mapped = _map_fields(name, stored)
+    if is_tombstone(stored):
+        return Record(str(stored.get("kind", "")), {}, disabled=True)
+    mapped = map_fields(name, stored)
     kind = _kind(name, mapped)
     return Record(
         kind=kind,
-        fields={wanted: _value(name, kind, wanted, mapped) for wanted in FIELDS_OF.get(kind, ())},
+        fields={wanted: _value(name, kind, wanted, mapped) for wanted in _fields(kind, mapped)},
         hosts=_hosts(name, stored.get("hosts")),
         vars=_vars(name, stored.get("vars")),
         disabled=_disabled(name, stored.get("disabled")),
         expires=expiry(stored),
         grant=parse_grant(name, kind, mapped) if kind in GRANT_KINDS else None,
     )
+
+
+def is_tombstone(stored: Mapping[str, Any]) -> bool:
+    """Whether this is what `sluicegate disconnect` leaves: switched off for good, its secrets gone."""
+    return "disconnected_at" in stored and stored.get("disabled") is True
 
 
 def expiry(stored: Mapping[str, Any]) -> float | None:
@@ -123,7 +133,8 @@ def _canonical_address(host: str) -> str:
     return str(IPv6Address(host.removeprefix("[").removesuffix("]")))
 
 
-def _map_fields(name: str, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+def map_fields(name: str, stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record with our names for the fields that its own `fields` maps. Raises RecordError."""
     layout = stored.get("fields")
     if layout is None:
         return stored
@@ -157,6 +168,12 @@ def _kind(name: str, mapped: Mapping[str, Any]) -> str:
         fault = f"could be {' or '.join(possible)}" if possible else "has the fields of no kind we know"
         raise RecordError(name, "", f"{fault}; add kind: one of {', '.join(KINDS)}, with its fields")
     return possible[0]
+
+
+def _fields(kind: str, mapped: Mapping[str, Any]) -> list[str]:
+    """The fields of a kind: those it needs, and those it may have and the record gives."""
+    given = [field for field in OPTIONAL_FIELDS_OF.get(kind, ()) if mapped.get(field) not in (None, "")]
+    return [*FIELDS_OF.get(kind, ()), *given]
 
 
 def _value(name: str, kind: str, field: str, mapped: Mapping[str, Any]) -> Value:

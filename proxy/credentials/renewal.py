@@ -23,8 +23,10 @@ from proxy.credentials.grant_record import GrantRecord
 from proxy.credentials.lease import Lease, Rejection
 from proxy.credentials.loading import Loaded, load
 from proxy.credentials.record import parse_record
+from proxy.credentials.spool import Change
 from proxy.credentials.store import Conflict, NotFound, Store
 from proxy.credentials.verdict import Held, Rejected, Resting, Use, Verdict, judge
+from proxy.credentials.write_back import WriteBackStore
 from proxy.errors import StoreError
 from signers.grants.model import Grant, Issued, Outcome, TokenRefused
 
@@ -227,9 +229,25 @@ class Renewer:
                     return None
                 base, version = stored.fields, stored.version
             except StoreError as error:
-                tries += 1
                 log.warning("%s: new tokens wait to be stored: %s", turn.path, error)
+                tries += 1
+                if isinstance(self._store, WriteBackStore) and tries == 1:
+                    try:
+                        return await self._hand_over(self._store, turn, issued)
+                    except StoreError as unkept:
+                        log.error("%s: new tokens cannot be kept on disk either: %s", turn.path, unkept)
                 await self._sleep(min(0.1 * 2.0 ** min(tries, 10), self._limits.keep_pause))
+
+    async def _hand_over(self, store: WriteBackStore, turn: _Turn, issued: Issued) -> Loaded | None:
+        """Leave it to the spool, from which the tokens can be used at once. None: the record holds newer ones.
+
+        Raises StoreError when they cannot be kept there either.
+        """
+        changes = renewed_fields(issued)
+        change = Change(turn.path, changes, {"refresh_token": turn.fields.get("refresh_token")})
+        if await store.update(change) == "superseded":
+            return None
+        return Loaded(parse_record(turn.path, change.applied(turn.fields)), turn.version, turn.loaded.app)
 
 
 def renewed_fields(issued: Issued) -> dict[str, Any]:

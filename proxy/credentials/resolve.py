@@ -19,10 +19,11 @@ from proxy.credentials.loading import Loaded
 from proxy.credentials.paths import PathTemplates
 from proxy.credentials.record import Record, Value
 from proxy.credentials.refusals import subject
-from proxy.credentials.store import Store
+from proxy.credentials.store import Reader, Store
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
 from signers.placement import Injection, Placement
+from signers.signing import Signing
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,9 @@ class Prepare(Protocol):
     ) -> Injection: ...
 
 
+Signer = Callable[[Mapping[str, Value], Placement | None], Signing]
+
+
 class Prepared(NamedTuple):
     """Material made for one provider object: a reloaded catalogue brings a new object, and so new material."""
 
@@ -87,6 +91,7 @@ class Resolver:
     paths    where records stand
     limits   of the cache
     masks_of    prepares the secret's renderings for the search through replies
+    signers     by kind: makes what signs each request, for kinds that cannot be prepared (signers.table)
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
     issuing     gives the tokens of records that hold a grant
@@ -100,8 +105,9 @@ class Resolver:
         clock: Callable[[], float],
         paths: PathTemplates | None = None,
         limits: CacheLimits | None = None,
-        on_read: OnRead = lambda path, result, caller: None,
+        on_read: OnRead = lambda path, result, reader: None,
         masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
+        signers: Mapping[str, Signer] | None = None,
         on_request: OnRequest = lambda result, seconds: None,
         issuing: Issuing | None = None,
     ) -> None:
@@ -110,12 +116,20 @@ class Resolver:
         self._prepare = prepare
         self._issuing = issuing
         self._masks_of = masks_of
+        self._signers = signers or {}
         self._paths = paths or PathTemplates()
+        self._by_agent = self._paths.by_agent
         self._warm = 0
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def resolve(
-        self, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination, now: float
+        self,
+        caller: Caller,
+        use: CredentialUse,
+        provider: Provider | None,
+        destination: Destination,
+        now: float,
+        call_id: str = "",
     ) -> Material | Awaitable[Material]:
         """Material for one call: at once when the record is fresh in the cache, else an awaitable of it.
 
@@ -123,7 +137,12 @@ class Resolver:
         `credential_unbound`, `credential_unavailable`.
         """
         # None, not "": a call without an actor must never meet a tenant's entry through a rule that says `per: actor`.
-        key = (caller.tenant, caller.actor if use.per == "actor" else None, use.name)
+        key = (
+            caller.tenant,
+            caller.actor if use.per == "actor" else None,
+            use.name,
+            caller.agent if self._by_agent else None,
+        )
         entry = self._entries.get(key)
         if entry is not None and entry.since <= now < entry.refresh_at:
             prepared = entry.prepared.get(
@@ -134,9 +153,9 @@ class Resolver:
                 self._warm += 1
                 material: Material = prepared.material
                 return material
-        return self._resolve(caller, use, provider, destination, now)
+        return self._resolve(Reader(caller, call_id), use, provider, destination, now)
 
-    async def reread(self, caller: Caller, use: CredentialUse, used: Material) -> bool:
+    async def reread(self, caller: Caller, use: CredentialUse, used: Material, call_id: str = "") -> bool:
         """Read the record again after a provider refused `used`; whether it is another one now, or gone.
 
         True means: resolve again, and repeat the call once if its body allows. A store that does not answer changes
@@ -151,7 +170,7 @@ class Resolver:
             if 0 <= self._cache.clock() - entry.unchanged_at < FORCED_PAUSE:
                 return False
             before, joined = entry.loaded, entry.flight is not None
-            if not await self._cache.wait(entry, caller):
+            if not await self._cache.wait(entry, Reader(caller, call_id)):
                 return False
             if before is not None and entry.loaded != before:
                 return True
@@ -201,29 +220,37 @@ class Resolver:
         await self._cache.close()
 
     def _entry(self, caller: Caller, use: CredentialUse) -> Entry:
-        path = self._paths.path(caller.tenant, caller.actor, use.name, use.per)
-        return self._cache.entry(Key(caller.tenant, caller.actor if use.per == "actor" else None, use.name), path)
+        path = self._paths.path(caller.tenant, caller.actor, use.name, use.per, caller.agent)
+        actor = caller.actor if use.per == "actor" else None
+        return self._cache.entry(Key(caller.tenant, actor, use.name, caller.agent if self._by_agent else None), path)
 
     def _resolve(
-        self, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination, now: float
+        self,
+        reader: Reader,
+        use: CredentialUse,
+        provider: Provider | None,
+        destination: Destination,
+        now: float,
     ) -> Material | Awaitable[Material]:
-        entry = self._entry(caller, use)
+        assert reader.caller is not None
+        entry = self._entry(reader.caller, use)
         if not entry.since <= now < entry.usable_until:
-            return self._await(entry, caller, use, provider, destination)
+            return self._await(entry, reader, use, provider, destination)
         if now >= entry.reread_at:
-            self._cache.refresh(entry, caller)
-        return self._counted("cache", entry, caller, use, provider, destination, now)
+            self._cache.refresh(entry, reader)
+        return self._counted("cache", entry, reader.caller, use, provider, destination, now)
 
     async def _await(
-        self, entry: Entry, caller: Caller, use: CredentialUse, provider: Provider | None, destination: Destination
+        self, entry: Entry, reader: Reader, use: CredentialUse, provider: Provider | None, destination: Destination
     ) -> Material:
-        in_time = await self._cache.wait(entry, caller)
+        in_time = await self._cache.wait(entry, reader)
         if not in_time and not entry.serves_stale(self._cache.clock(), self._cache.limits):
             self._counts["store", "credential_unavailable"] += 1
             raise GatewayError(
                 "credential_unavailable", "The credential store has not answered in time.", retry_after=1
             )
-        found = self._counted("store", entry, caller, use, provider, destination, self._cache.clock())
+        assert reader.caller is not None
+        found = self._counted("store", entry, reader.caller, use, provider, destination, self._cache.clock())
         return found if isinstance(found, Material) else await found
 
     def _counted(
@@ -339,13 +366,18 @@ class Resolver:
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
         placement = _placement(use, provider, kind)
+        signer, signing = self._signers.get(kind), None
         try:
-            injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
+            if signer is not None:
+                signing = signer(fields, placement)
+                injection = Injection(clears=signing.clears, masks=signing.masks)
+            else:
+                injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
         except ValueError as error:
             raise _unfit(entry, error) from None
         hosts = self._hosts(entry, record, provider)
         masks = self._masks_of(injection.masks) if injection.masks else None
-        return Material(_label(use, loaded), hosts, injection, expires, masks, token.digest if token else "")
+        return Material(_label(use, loaded), hosts, injection, expires, masks, token.digest if token else "", signing)
 
     @staticmethod
     def _hosts(entry: Entry, record: Record, provider: Provider | None) -> frozenset[str]:

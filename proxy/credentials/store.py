@@ -6,11 +6,12 @@ nothing of what the fields mean; `proxy.credentials.record` does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from proxy.errors import SluicegateError, StoreError
+from proxy.model import Caller
 
 Fields = Mapping[str, Any]
 
@@ -42,6 +43,16 @@ class Conflict(StoreError):
         super().__init__(f"{path}: it was changed meanwhile")
 
 
+class Reader(NamedTuple):
+    """Whose call a read is for. `caller` is None for what the proxy does by itself."""
+
+    caller: Caller | None = None
+    call_id: str = ""
+
+
+NOBODY: Final = Reader()
+
+
 class Store(Protocol):
     """Where records live. Every method may raise StoreError, whose text names what failed and holds no secret, and
     ValueError for a path that proxy.credentials.paths.check_path refuses."""
@@ -70,3 +81,21 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Give up sockets, threads and background work. The store is of no use afterwards."""
+
+
+@runtime_checkable
+class ReadsForCallers(Protocol):
+    """A store that can tell its server for whose call it reads, or read with the caller's own rights."""
+
+    async def read_for(self, path: str, reader: Reader) -> Stored:
+        """As Store.read, for one call."""
+
+
+Read = Callable[[str, Reader], Awaitable[Stored]]
+
+
+def reading(store: Store) -> Read:
+    """How records of `store` are read for a call."""
+    if isinstance(store, ReadsForCallers):
+        return store.read_for
+    return lambda path, reader: store.read(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from proxy.errors import GatewayError
@@ -55,6 +55,10 @@ class BearerIdentifier:
             return None
         digest = hashlib.sha256(spelling).digest()
         return self._memory.recall(digest, now) or self._judge(_token(presented), digest, now)
+
+    def subscribe(self, forgotten: Callable[[], None]) -> None:
+        """See Identifier."""
+        self._memory.subscribe(forgotten)
 
     def forget(self) -> None:
         """Every remembered caller is verified anew on its next call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Final
 
 from proxy.errors import GatewayError
 from proxy.identity.identifier import Identifier, misconfigured
@@ -11,6 +12,9 @@ from proxy.identity.recognition import looks_like_session_token
 from proxy.identity.refusals import BY_LISTENER, PER_CALL, Refusal
 from proxy.identity.static import Static
 from proxy.model import Caller, ListenerKind, Presented
+
+RECENT: Final = 1_024
+"""Callers remembered by the bytes they presented, in front of the members' own memories of digests."""
 
 
 class Chain:
@@ -44,6 +48,9 @@ class Chain:
         self.is_session: Callable[[bytes], bool] = lambda value: looks_like_session_token(value, self.issuers)
         """Whether a header's value holds a token of one of this chain's issuers, which must not leave. The same object
         every time, so that a rendering that depends on it can be remembered."""
+        self._recent: dict[Presented, Caller] = {}
+        for member in self._members:
+            member.subscribe(self._recent.clear)
         faults = [*self._faults(), *self._tenants.faults("tenants")]
         if faults:
             raise misconfigured(*faults)
@@ -66,14 +73,24 @@ class Chain:
         request's own `session`: expiry and revocation of the connection's token are then looked at again.
         `now` is in epoch seconds. Raises GatewayError `identity_missing` or `identity_invalid`.
         """
+        known = self._recent.get(presented)
+        if known is not None and (known.expires is None or now < known.expires):
+            return known if self._unrestricted else self._admitted(known, self._refusal_of(presented))
         if self._per_call and presented.session is None:
             raise PER_CALL.absent()
-        return self.identify_connection(presented, now)
+        caller = self.identify_connection(presented, now)
+        if isinstance(caller, Caller):
+            if len(self._recent) >= RECENT:
+                self._recent.clear()
+            self._recent[presented] = caller
+        return caller
 
     def identify_connection(self, presented: Presented, now: float) -> Caller | Awaitable[Caller]:
         """As `identify`, for a CONNECT: the calls inside carry their own token where `per_call` asks for one."""
-        refusal = self._refusal if presented.session is None else PER_CALL
-        return self._ask(0, self._judged(presented), now, refusal)
+        return self._ask(0, self._judged(presented), now, self._refusal_of(presented))
+
+    def _refusal_of(self, presented: Presented) -> Refusal:
+        return self._refusal if presented.session is None else PER_CALL
 
     def _judged(self, presented: Presented) -> Presented:
         """Only what counts on this listener, a token presented for the call or the proxy alone."""

@@ -8,7 +8,7 @@ https://github.com/spiffe/spiffe/blob/main/standards/X509-SVID.md
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from cryptography import x509
@@ -78,6 +78,10 @@ class ClientCertificate:
             caller = self._read(presented.certificate, digest, now)
             self._memory.remember(digest, caller)
         return caller
+
+    def subscribe(self, forgotten: Callable[[], None]) -> None:
+        """See Identifier."""
+        self._memory.subscribe(forgotten)
 
     def forget(self) -> None:
         """Every certificate is read anew on its next call."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from proxy.errors import Blame, ConfigurationError, Fault, GatewayError
@@ -25,6 +25,9 @@ class Identifier(Protocol):
         Raises GatewayError `identity_invalid` (from the awaitable too) when what was presented is this member's and
         bad; the chain gives the refusal its status and challenge.
         """
+
+    def subscribe(self, forgotten: Callable[[], None]) -> None:
+        """`forgotten` is called when callers named so far have to be asked about again, because keys changed."""
 
 
 def refused(detail: str, *, blame: Blame | None = None) -> GatewayError:

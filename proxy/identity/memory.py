@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from proxy.model import Caller
 
 
@@ -13,12 +15,17 @@ class Memory:
     Only verified tokens come in, so a flood of bad ones displaces nobody.
     """
 
-    __slots__ = ("_half", "_older", "_younger")
+    __slots__ = ("_cleared", "_half", "_older", "_younger")
 
     def __init__(self, size: int = 10_000) -> None:
         self._half = max(1, size // 2)
         self._younger: dict[bytes, Caller] = {}
         self._older: dict[bytes, Caller] = {}
+        self._cleared: list[Callable[[], None]] = []
+
+    def subscribe(self, cleared: Callable[[], None]) -> None:
+        """`cleared` is called whenever everybody is forgotten."""
+        self._cleared.append(cleared)
 
     def __len__(self) -> int:
         return len(self._younger) + len(self._older)
@@ -41,6 +48,8 @@ class Memory:
     def clear(self) -> None:
         """Forgets everybody: keys changed, or somebody was revoked."""
         self._younger, self._older = {}, {}
+        for cleared in self._cleared:
+            cleared()
 
     def _promoted(self, digest: bytes) -> Caller | None:
         caller = self._older.get(digest)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from proxy.identity.identifier import misconfigured
 from proxy.identity.names import is_name
 from proxy.model import Caller, Presented
@@ -30,3 +32,6 @@ class Static:
     def identify(self, presented: Presented, now: float) -> Caller | None:
         """The configured caller, whatever stands in the connection's own headers."""
         return self._caller if presented.session is None else None
+
+    def subscribe(self, forgotten: Callable[[], None]) -> None:
+        """See Identifier: the configured caller never changes."""

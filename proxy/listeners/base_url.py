@@ -5,6 +5,7 @@ For SDKs that take a base URL, and for clients that never use a proxy towards lo
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Final
 
 from policies.matchers import decode_path
@@ -22,9 +23,16 @@ class BaseUrlListener(Service):
 
     kind = "base-url"
     scheme = b"http"
+    loopback = True
+    """Bound to a loopback address: then only this machine's programs call, and a web page in a browser is none."""
 
     def request(self, head: RequestHead, connection: ServerConnection) -> None:
         line, host, snapshot = head.line, head.section.host, self.pipeline.snapshot
+        if head.section.origin is not None and self.loopback and not _is_local_page(head.section.origin):
+            self.refuse(
+                GatewayError("policy_denied", "A web page of another origin cannot call this port."), connection
+            )
+            return
         memo = line.memo
         if memo is None or memo[0] != (host, snapshot):
             try:
@@ -39,12 +47,16 @@ class BaseUrlListener(Service):
             raise GatewayError("malformed_request", "This port takes base URLs; CONNECT belongs to the proxy port.")
         if host is not None:
             parse_host(host)
+            if self.loopback and not _is_local(host):
+                # A public name that was pointed at loopback (DNS rebinding) is how a web page would reach us.
+                raise GatewayError("destination_mismatch", "The Host header does not name this port.")
         raw, target = base_url_segment(line.target)
         destination = self._destination(raw)
         return Place(
             destination or _UNPLACED,
             target,
             decode_path(target.partition(b"?")[0]),
+            b"eyJ" in target,
             raw,
             "" if destination else raw,
             self.scheme + b"://" + host if host else b"",
@@ -68,3 +80,23 @@ class BaseUrlListener(Service):
                 f"{provider.name} has a host for each account: begin the path with /{provider.name}@HOST/.",
             )
         return Destination("https", provider.first_host, 443)
+
+
+def _is_local(authority: bytes) -> bool:
+    """Whether a Host or Origin can mean this machine: an IP literal, a name without dots, or one below .localhost."""
+    try:
+        name, _ = parse_host(authority)
+    except GatewayError:
+        return False
+    if "." not in name or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_local_page(origin: bytes) -> bool:
+    """Whether an Origin (RFC 6454 section 7) is a page of this machine; "null" hides where a page comes from."""
+    return origin != b"null" and _is_local(origin.rpartition(b"/")[2])

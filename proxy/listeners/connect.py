@@ -342,7 +342,8 @@ class Inside(Service):
         check_origin_form(line.target)
         if host is not None:
             check_host(host, self._destination)
-        return Place(self._destination, line.target, decode_path(line.target.partition(b"?")[0]))
+        path = decode_path(line.target.partition(b"?")[0])
+        return Place(self._destination, line.target, path, b"eyJ" in line.target)
 
     def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
         self.pipeline.reject(error, connection, self.kind, self._destination)

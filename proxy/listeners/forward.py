@@ -48,4 +48,4 @@ def _place(target: bytes, host: bytes | None) -> Place:
         # The target's authority is the destination, whatever Host says (RFC 9112 section 3.2.2); but a Host that
         # nobody can read is no HTTP.
         parse_host(host)
-    return Place(destination, origin_form, decode_path(origin_form.partition(b"?")[0]))
+    return Place(destination, origin_form, decode_path(origin_form.partition(b"?")[0]), b"eyJ" in origin_form)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from proxy.errors import GatewayError
 from proxy.model import Call, Headers
+from proxy.responses.classify import Finding
+from proxy.responses.judging import Judging
 from proxy.responses.kinds import kind_of
 from proxy.responses.links import pointing_back
 from proxy.responses.masking import SHORTEST, CompressedGuard, Masks, PlainMasker, Reflected, masker
 from proxy.responses.problem import render
+from proxy.responses.rewriting import annotated, reason, rewritten, verdict_lines
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.reply_head import ReplyHead, ReplySection
 from proxy.wire.server_connection import ServerConnection
@@ -26,12 +29,13 @@ class Delivery:
     """Writes one call's reply to the client's connection; when that goes on is the exchange's to say. Nothing waits.
 
     `started` says whether the reply's head has left (after that only `cut` can tell the client of a failure);
-    `status` and `bytes_out` are for the audit record; `hits` counts maskings.
+    `status` and `bytes_out` are for the audit record; `hits` counts maskings; `mode` is the rule's choice of how a
+    provider's failures are shown: "problem", "native" or "annotate".
     """
 
     __slots__ = (
         "_call", "_chunked", "_coding", "_connection", "_left", "_masker", "_masks", "_pending",
-        "bytes_out", "hits", "keep", "started", "status",
+        "bytes_out", "hits", "keep", "mode", "started", "status",
     )  # fmt: skip
 
     def __init__(self, connection: ServerConnection, call: Call) -> None:
@@ -44,6 +48,7 @@ class Delivery:
         self._chunked = False
         self._left: int | None = None
         self.keep = False
+        self.mode = "problem"
         self.started = False
         self.status = 0
         self.bytes_out = 0
@@ -60,8 +65,11 @@ class Delivery:
         lines = [line for line in head.section.kept if line[0].lower() not in (_LENGTH, _CODING)]
         self._connection.write(b"%b%b\r\n" % (self._status_line(head), self._masked(_block(lines))))
 
-    def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None:
-        """The final head. It waits for the body bytes that came with it, so that both leave in one write."""
+    def head(
+        self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"", finding: Finding | None = None
+    ) -> None:
+        """The final head. It waits for the body bytes that came with it, so that both leave in one write. `finding` is
+        what the reply is, where that was looked at; else its status says it."""
         section, call = head.section, self._call
         connection = self._connection
         close_delimited = not bodiless and section.length is None and not section.chunked
@@ -73,7 +81,7 @@ class Delivery:
         if close_delimited and self._chunked:
             parts.append(b"Transfer-Encoding: chunked\r\n")
         parts.append(b"Sluicegate-Call-Id: %b\r\n" % call.call_id.encode("ascii"))
-        kind = kind_of(head.status)
+        kind = kind_of(head.status) if finding is None else None
         if kind is not None:
             parts.append(b"Sluicegate-Error-Kind: %b\r\nSluicegate-Error-Source: provider\r\n" % kind.encode("ascii"))
         parts.append(extra)
@@ -170,6 +178,60 @@ class Delivery:
     def cut(self) -> None:
         """The reply cannot be ended truthfully: the client must see that."""
         self._connection.cut()
+
+    def judged(self, judging: Judging, finding: Finding, extra: bytes) -> None:
+        """A provider's failure, whole: rewritten, or with mode "annotate" as it is beside what we make of it."""
+        if self.mode == "annotate":
+            self._annotated(judging, finding, extra)
+            return
+        call, connection, head = self._call, self._connection, judging.head
+        self.keep = connection.keeps
+        lines = self._adapted(head.section.kept, head.section)
+        reply = rewritten(finding, judging.dialect, lines, call.call_id, self.mode, judging.safe)
+        self.status = reply.status
+        block = self._masked(_block(reply.kept)) + self._masked(reply.ours) + extra
+        if not self.keep:
+            block += b"Connection: close\r\n"
+        elif call.minor == 0:
+            block += b"Connection: keep-alive\r\n"
+        body = b"" if call.method == "HEAD" else self._masked(reply.body)
+        self.started = True
+        self.bytes_out = len(body)
+        connection.write(
+            b"HTTP/1.1 %d %b\r\nSluicegate-Call-Id: %b\r\n%b\r\n%b"
+            % (reply.status, reason(reply.status), call.call_id.encode("ascii"), block, body)
+        )
+
+    def replay(self, status: int, lines: Headers, body: bytes) -> None:
+        """The stored reply of the same call."""
+        call = self._call
+        self.status, self.keep, self.started = status, self._connection.keeps, True
+        block = self._masked(_block(lines)) + b"Content-Length: %d\r\n" % len(body)
+        if not self.keep:
+            block += b"Connection: close\r\n"
+        elif call.minor == 0:
+            block += b"Connection: keep-alive\r\n"
+        body = self._masked(body)
+        self.bytes_out = len(body)
+        self._connection.write(
+            b"HTTP/1.1 %d %b\r\nSluicegate-Call-Id: %b\r\nSluicegate-Replayed: true\r\n%b\r\n%b"
+            % (status, reason(status), call.call_id.encode("ascii"), block, body)
+        )
+
+    def _annotated(self, judging: Judging, finding: Finding, extra: bytes) -> None:
+        self.untouched(judging, False, extra, finding)
+        self.end([])
+
+    def untouched(self, judging: Judging, more: bool, extra: bytes, finding: Finding | None = None) -> None:
+        """What was held, as it came. `more`: write it only with what follows."""
+        head = judging.head
+        if finding is not None:
+            head = head.with_lines(annotated(head.section.kept))
+            extra += verdict_lines(finding, judging.safe) + b"Sluicegate-Untrusted: body\r\n"
+        body = judging.body
+        self.head(head, judging.bodiless, more or bool(body), extra, finding)
+        if body:
+            self.body(body)
 
     def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None:
         """A refusal of ours in place of a reply."""

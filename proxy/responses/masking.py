@@ -15,6 +15,8 @@ FILL: Final = b"*"
 SHORTEST: Final = 12
 """No rendering is shorter: values under 12 characters are not searched for."""
 _INFLATE_STEP: Final = 262_144
+_MOST_INFLATED: Final = 8 * 1024 * 1024
+"""Bytes of text that one segment may hold: 64 KiB of ordinary JSON hold a tenth of it, a decompression bomb more."""
 
 
 class Masks:
@@ -131,6 +133,8 @@ class CompressedGuard:
                 self._inflate = zlib.decompressobj(self._wbits)
                 continue
             fresh += len(text)
+            if fresh > _MOST_INFLATED:
+                raise Reflected  # what nobody can look through in time is not passed on
             self._search(text)
             data = self._inflate.unconsumed_tail
             if self._inflate.eof and self._inflate.unused_data:

@@ -21,8 +21,10 @@ class Problem(msgspec.Struct, omit_defaults=True):
     retryable: bool
     source: str
     call_id: str
-    retry_after: int | None = None
+    retry_after: int | float | None = None
     provider: str | None = None
+    provider_code: str | None = None
+    request_id: str | None = None
     rule: str | None = None
 
 

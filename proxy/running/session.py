@@ -60,6 +60,10 @@ class RunToken:
         answer = self._inner.identify(presented, self._minted)
         return self._endless(answer) if isinstance(answer, Caller) else answer
 
+    def subscribe(self, forgotten: Callable[[], None]) -> None:
+        """See Identifier."""
+        self._inner.subscribe(forgotten)
+
     def _endless(self, caller: Caller) -> Caller:
         if self._seen is None or self._seen[0] is not caller:
             self._seen = (caller, replace(caller, expires=None))

@@ -10,7 +10,16 @@ from proxy.errors import ConfigurationError, Fault
 from proxy.hardening import check_private
 from proxy.settings.identity import Identity
 from proxy.settings.model import Settings
-from proxy.settings.store import AppRoleAuth, FileStore, JwtAuth, KubernetesAuth, TokenAuth, VaultStore
+from proxy.settings.store import (
+    AppRoleAuth,
+    CallerJwtAuth,
+    FileStore,
+    JwtAuth,
+    KubernetesAuth,
+    TokenAuth,
+    VaultAuth,
+    VaultStore,
+)
 from proxy.settings.traffic import Listener
 
 Place = tuple[str | int, ...]
@@ -39,9 +48,29 @@ def _public_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
 def _vault_files(store: VaultStore) -> Iterator[tuple[Place, Path]]:
     if store.ca_file is not None:
         yield ("store", "ca_file"), store.ca_file
-    if isinstance(store.auth, JwtAuth | KubernetesAuth):
+    if store.client_certificate is not None:
+        yield ("store", "client_certificate", "cert"), store.client_certificate.cert
+    place, auth = _own_login(store)
+    if isinstance(auth, JwtAuth | KubernetesAuth):
         # Kubernetes mounts projected tokens readable for more than their owner.
-        yield ("store", "auth", "token_file"), store.auth.token_file
+        yield (*place, "token_file"), auth.token_file
+
+
+def _vault_secrets(store: VaultStore) -> Iterator[tuple[Place, Path]]:
+    if store.client_certificate is not None:
+        yield ("store", "client_certificate", "key"), store.client_certificate.key
+    place, auth = _own_login(store)
+    if isinstance(auth, TokenAuth):
+        yield (*place, "token_file"), auth.token_file
+    elif isinstance(auth, AppRoleAuth) and auth.secret_id_file is not None:
+        yield (*place, "secret_id_file"), auth.secret_id_file
+
+
+def _own_login(store: VaultStore) -> tuple[Place, VaultAuth | None]:
+    """The proxy's own login and where it stands in the file."""
+    if isinstance(store.auth, CallerJwtAuth):
+        return ("store", "auth", "own"), store.auth.own
+    return ("store", "auth"), store.auth
 
 
 def _listener_files(place: Place, listener: Listener) -> Iterator[tuple[Place, Path]]:
@@ -73,10 +102,8 @@ def _secret_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
     store = settings.store
     if isinstance(store, FileStore):
         yield from ((("store", name), path) for name, path in _made_later(store) if path.exists())
-    elif isinstance(store.auth, TokenAuth):
-        yield ("store", "auth", "token_file"), store.auth.token_file
-    elif isinstance(store.auth, AppRoleAuth) and store.auth.secret_id_file is not None:
-        yield ("store", "auth", "secret_id_file"), store.auth.secret_id_file
+    elif isinstance(store, VaultStore):
+        yield from _vault_secrets(store)
 
 
 def _made_later(store: FileStore) -> tuple[tuple[str, Path], ...]:

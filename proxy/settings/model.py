@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from proxy.credentials.paths import check_path
 from proxy.errors import Fault
 from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section, as_written
 from proxy.settings.identity import IdentityChain
@@ -47,16 +48,32 @@ class FileAudit(Section):
 
 
 class State(Section):
-    """Where what outlives a call is kept. Nothing is kept yet: accepted so that a file for a later version loads."""
+    """Where what outlives a call is kept, encrypted: refreshed credentials that the store could not
+    take yet, and the replies of calls under an idempotency key."""
 
-    dir: FilePath = Field(as_written("./state"), description="Folder; not used by this version.")
-    key_file: FilePath = Field(as_written("./state.key"), description="Its key; not used by this version.")
+    dir: FilePath = Field(as_written("./state"), description="Folder, made when it is needed.")
+    key_file: FilePath = Field(as_written("./state.key"), description="Its key, 0600, made when it is needed.")
+    durability: Literal["disk", "memory"] = Field(
+        "disk", description="`memory` says that the volume is lost with the pod: metric and log then warn of it."
+    )
+
+
+class Blocks(Section):
+    """Blocks for the whole fleet, read from one record of the store again and again."""
+
+    path: str = Field(description="The record, such as sluicegate/blocks; it holds `blocks`, a list.")
+    every: float = Field(15, ge=1, le=50, description="Seconds between two looks.")
+
+    @field_validator("path")
+    @classmethod
+    def _record_path(cls, value: str) -> str:
+        return check_path(value)
 
 
 class Ledger(Section):
-    """Where replies are kept for repeated keys. There is no ledger yet: accepted like `state`."""
+    """What was sent under which Idempotency-Key, where the provider does not keep that itself."""
 
-    kind: Literal["sqlite"] = Field("sqlite", description="Kind of the ledger; not used by this version.")
+    kind: Literal["sqlite"] = Field("sqlite", description="`sqlite`: a file in `state.dir`, for one process.")
 
 
 class Log(Section):
@@ -98,11 +115,14 @@ class Settings(Section):
     )
     tenants: tuple[NameOrStar, ...] = Field(("*",), description="Tenants this instance serves; `*` means all.")
     store: Store = Field(as_written({"kind": "file"}), description="Where credentials are kept.")
+    blocks: Blocks | None = Field(None, description="Fleet-wide blocks; null for none.")
     policies: Policies = Field(as_written({}), description="What may leave.")
     providers: tuple[FilePath, ...] = Field((), description="Folders of provider files beside the built-in ones.")
     ca: CertificateAuthority = Field(as_written({}), description="Interception.")
-    state: State | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
-    ledger: Ledger | None = Field(None, description="Not used by this version; `serve` says so when it is set.")
+    state: State = Field(as_written({}), description="What outlives a call.")
+    ledger: Ledger | None = Field(
+        as_written({}), description="Idempotency keys; null for none: a call that needs one is then refused."
+    )
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
     limits: Limits = Field(as_written({}), description="Bounds of the process.")

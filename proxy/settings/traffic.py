@@ -59,10 +59,12 @@ class Limits(Section):
 class Timeouts(Section):
     """Seconds for each phase of an exchange with an upstream."""
 
-    connect: Seconds = Field(10, description="Name look-up, TCP and TLS handshake together.")
+    connect: Seconds = Field(
+        10, description="TCP and TLS handshake, each; wait for a free connection. By host or `*` only."
+    )
     head: Seconds = Field(300, description="From the request's last byte to the reply's head.")
     read: Seconds = Field(300, description="Longest gap between two pieces of a reply body.")
-    idle: Seconds = Field(60, description="How long an unused connection is kept.")
+    idle: Seconds = Field(60, description="How long an unused connection is kept. By host or `*` only.")
 
 
 class Retries(Section):
@@ -73,7 +75,7 @@ class Retries(Section):
 
 
 class Pool(Section):
-    """Connections to one destination."""
+    """Connections to one destination. By host or `*` only: connections belong to no provider."""
 
     connections: int = Field(256, ge=1, description="Connections at most.")
     waiting: int = Field(1024, ge=0, description="Calls that may wait for one; over it 503 `overloaded`.")

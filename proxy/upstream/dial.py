@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.errors import ConfigurationError, Fault, GatewayError
 from proxy.model import Destination
+from proxy.upstream.tls_failures import handshake_failure
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.framing import Limits
 from proxy.wire.pool import Addresses, Ended, PoolKey
@@ -37,13 +38,15 @@ class Parent(NamedTuple):
 def client_context(extra_roots: Path | None) -> ssl.SSLContext:
     """Verifies against the system's roots and, beside them, those of `extra_roots`. TLS 1.2 or later, HTTP/1.1 only.
 
-    The common name is not looked at (RFC 9110 section 4.3.4 knows only the subject alternative name).
+    The common name is not looked at (RFC 9110 section 4.3.4 knows only the subject alternative name); chains are
+    verified strictly (RFC 5280).
     """
     context = ssl.create_default_context()
     if extra_roots is not None:
         context.load_verify_locations(cafile=str(extra_roots))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
+    context.verify_flags |= ssl.VERIFY_X509_STRICT
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -179,17 +182,8 @@ class Dialler:
             raise GatewayError("upstream_timeout", f"The TLS handshake with {name} did not end in time.") from None
         except (ssl.SSLError, OSError) as error:
             raw.abort()
-            raise _tls_error(error, name) from None
+            raise handshake_failure(error, name) from None
         except BaseException:
             raw.abort()
             raise
         return layer
-
-
-def _tls_error(error: Exception, name: str) -> GatewayError:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return GatewayError("upstream_tls", f"The certificate of {name} is not accepted: {error.verify_message}.")
-    if isinstance(error, ssl.SSLError):
-        reason = (error.reason or "handshake failure").replace("_", " ").lower()
-        return GatewayError("upstream_tls", f"The TLS handshake with {name} failed: {reason}.")
-    return GatewayError("upstream_tls", f"{name} closed the connection during the TLS handshake.")

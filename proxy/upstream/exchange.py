@@ -7,12 +7,17 @@ Nothing is written upstream before `send`.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable
 
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
+from proxy.upstream.holding import Finding, Holding, again_or_fail
+from proxy.upstream.ledger.entry import Entry
+from proxy.upstream.ledger.keeping import entered, kind_of_end
 from proxy.upstream.means import Means, Renew, Reply
+from proxy.upstream.sealing import Seal
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
@@ -25,6 +30,23 @@ from proxy.wire.tunnel import OpaqueRelay
 
 class Exchange:
     """Both ends of a call: `Hop` for the client's connection, `ReplyTaker` for the provider's."""
+
+    holding: Holding | None = None
+    """The reply under way is held until it is known what it means."""
+    finding: Finding | None = None
+    """What the provider's failure is, for the audit record."""
+    unjudged = False
+    """The reply should have been looked at and was too large."""
+    unsent = 0
+    """Attempts that reached no provider."""
+    waited = 0.0
+    """Seconds between attempts."""
+    keyed = False
+    """The provider gets an idempotency key with the call."""
+    entry: Entry | None = None
+    """The call's entry in the ledger."""
+    settling: asyncio.Future[None] | None = None
+    """The ledger is being told how the call ended."""
 
     def __init__(self, call: Call, connection: ServerConnection, reply: Reply, means: Means) -> None:
         self.call = call
@@ -39,7 +61,8 @@ class Exchange:
         self.first_byte_at = 0.0
         self.task: asyncio.Task[None] | None = None
         self.renew: Renew | None = None
-        self._means = means
+        self.seal: Seal | None = None
+        self.means = means
         self._waits_for_body = False
         self._way: Way | None = None
         self._head = b""
@@ -49,6 +72,8 @@ class Exchange:
         self._relay: OpaqueRelay | None = None
         self._held: list[bytes] | None = None  # a small body, waited for and kept whole
         self._deadline = 0.0
+        self._chunked = False
+        self._hold = 0
         connection.hop = self
 
     # The pipeline.
@@ -65,9 +90,9 @@ class Exchange:
         try:
             await work
         except GatewayError as error:
-            self.fail(error)
+            self._unable(error)
         except Exception as error:
-            self._means.broken(self, error)
+            self.means.broken(self, error)
             self.fail(GatewayError("internal", "The proxy met an error of its own."))
 
     def fail(self, error: GatewayError) -> None:
@@ -86,6 +111,15 @@ class Exchange:
         self._end(outcome)
         self.connection.end_reply(self.reply_to.keep)
 
+    def _unable(self, error: GatewayError) -> None:
+        """A stage failed. Where no connection came about, nothing was sent: that may be tried again."""
+        unsent = self.stage == "exchange" and self._upstream is None and error.code.name.startswith("upstream_")
+        if unsent and not self.over and not self.reply_to.started and not self.first_byte_at:
+            self.unsent += 1
+            again_or_fail(self, error, "unsent")
+        else:
+            self.fail(error)
+
     def send(self, head: bytes, way: Way, idempotent: bool, trailers_dropped: frozenset[bytes]) -> None:
         """Sends the request as soon as a connection is there. A small body of known length is waited for first: what
         the client never finishes is then never begun upstream, and a body kept whole can be sent again.
@@ -98,6 +132,10 @@ class Exchange:
         self._idempotent = idempotent
         self._trailers_dropped = trailers_dropped
         section = self.call.section
+        self._chunked = section.chunked
+        if self.seal is not None:
+            self._send_sealed(self.seal.need.hold)
+            return
         if not section.chunked and section.length is not None and section.length <= EARLY_LIMIT and not section.expect:
             self._held = [self.connection.take_body()]
             if not self.connection.body_complete:
@@ -105,24 +143,59 @@ class Exchange:
                 return
         self._dispatch(fresh=False)
 
+    def _send_sealed(self, hold: int) -> None:
+        """A body that a signature covers is waited for, up to `hold` bytes; so is a small one, as for any call."""
+        section = self.call.section
+        small = not section.chunked and section.length is not None and section.length <= EARLY_LIMIT
+        if not (section.chunked or section.length) or not (hold or (small and not section.expect)):
+            self._dispatch(fresh=False)
+            return
+        self._hold, self._chunked = max(hold, EARLY_LIMIT), False
+        self._held, self._waits_for_body = [], True
+        if section.expect and self.call.minor and not self.connection.body_complete:
+            self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")  # nobody upstream can ask for it yet
+        self.client_body(self.connection.take_body())
+        if self._waits_for_body and self.connection.body_complete:
+            self._waits_for_body = False
+            self._dispatch(fresh=False)
+
+    def _overflowed(self, seal: Seal) -> None:
+        """More than may be held: it goes out now and the rest as it comes, if the signer can do with that."""
+        seal.overflow()
+        self._waits_for_body, self._chunked = False, self.call.section.chunked
+        self.connection.pause_body()
+        self._dispatch(fresh=False)
+
     def _dispatch(self, fresh: bool) -> None:
         way = self._way
         assert way is not None
         self.stage = "exchange"
+        if self.entry is not None and not self.entry.begun:
+            self.later(entered(self, self.entry, b"".join(self._held or ())))
+            return
+        if self.means.trouble.known:
+            self._refuse_while_open()
         addresses = way.addresses(time.monotonic())
         if not isinstance(addresses, tuple):
             self.later(self._resolve(addresses, fresh))
             return
-        found = self._means.pool.take(way.key, addresses, once=not self._replaceable, fresh=fresh)
+        found = self.means.pool.take(way.key, addresses, once=not self._replaceable, fresh=fresh)
         if isinstance(found, ClientConnection):
             self._write(found)
         else:
             self.later(self._dialled(found))
 
+    def _refuse_while_open(self) -> None:
+        left = self.means.trouble.refused_for(self.call.destination, time.monotonic())
+        if left is not None:
+            raise GatewayError(
+                "breaker_open", "The provider has failed many times in a row.", retry_after=math.ceil(left)
+            )
+
     async def _resolve(self, addresses: Awaitable[Addresses], fresh: bool) -> None:
         way = self._way
         assert way is not None
-        found = self._means.pool.take(way.key, await addresses, once=not self._replaceable, fresh=fresh)
+        found = self.means.pool.take(way.key, await addresses, once=not self._replaceable, fresh=fresh)
         self._write(found if isinstance(found, ClientConnection) else await found)
 
     async def _dialled(self, found: Awaitable[ClientConnection]) -> None:
@@ -138,6 +211,9 @@ class Exchange:
         self.sent_at = self.sent_at or now
         self._deadline = now + way.timeouts.head
         upstream.begin(self, call.method, call.section.websocket)
+        if self.seal is not None:
+            self._write_sealed(upstream, self.seal)
+            return
         if not call.section.chunked and not call.section.length:
             upstream.request_complete = True
             upstream.write(self._head)
@@ -155,39 +231,81 @@ class Exchange:
         upstream.request_complete = complete
         upstream.write(head + body)
 
+    def _write_sealed(self, upstream: ClientConnection, seal: Seal) -> None:
+        """Signed anew for each attempt, over the body as far as it is here."""
+        connection = self.connection
+        whole = self.body_kept and self._hold >= 0
+        body = b"".join(self._held) if self._held is not None else connection.take_body()
+        if not whole:
+            self._held = None
+        complete = connection.body_complete
+        self.bytes_in = len(body)
+        head = seal.head(body if whole else None)
+        payload = seal.piece(body) + (seal.end() if complete else b"")
+        if self._chunked and payload:
+            payload = frame(payload)
+        if complete and self._chunked:
+            payload += self._last_chunk(connection.trailers)
+        upstream.request_complete = complete
+        upstream.write(head + payload)
+        if not complete:
+            connection.resume_body()
+
+    def _sealed_piece(self, seal: Seal, payload: bytes, *, last: bool = False) -> bytes:
+        """A piece of a streamed body as the signer wants it; b"" too when the call had to be given up for it."""
+        try:
+            return seal.piece(payload) + (seal.end() if last else b"")
+        except GatewayError as error:
+            self.fail(error)
+            return b""
+
     def _last_chunk(self, trailers: Headers) -> bytes:
         dropped = self._trailers_dropped
         return frame_end([line for line in trailers if line[0].lower().replace(b"_", b"-") not in dropped])
 
     @property
-    def _repeatable(self) -> bool:
+    def repeatable(self) -> bool:
         """Whether sending the call twice has the effect of sending it once."""
-        return self._idempotent or self.call.method in SAFE_METHODS
+        return self._idempotent or self.keyed or self.call.method in SAFE_METHODS
 
     @property
-    def _whole_body_kept(self) -> bool:
+    def body_kept(self) -> bool:
         section = self.call.section
         return self._held is not None or (not section.chunked and not section.length)
 
     @property
     def _replaceable(self) -> bool:
         """Whether the call can be sent again, when the kept connection that it went out on turns out closed."""
-        return self._repeatable and self._whole_body_kept
+        return self.repeatable and self.body_kept
 
     # The client's connection (Hop).
 
     def client_body(self, payload: bytes) -> None:
-        if self._waits_for_body and self._held is not None:
+        if self._held is not None and self._upstream is None:
             self._held.append(payload)
+            if self.seal is not None:
+                self._hold_less(self.seal, len(payload))
             return
         self.bytes_in += len(payload)
         upstream = self._upstream
         if upstream is None:
             return
-        upstream.write(frame(payload) if self.call.section.chunked else payload)
+        if self.seal is not None:
+            payload = self._sealed_piece(self.seal, payload)
+            if not payload:
+                return
+        upstream.write(frame(payload) if self._chunked else payload)
         self._progress()
         if not upstream.writable:
             self.connection.pause_body()
+
+    def _hold_less(self, seal: Seal, size: int) -> None:
+        self._hold -= size
+        if self._hold < 0 and self._waits_for_body:
+            try:
+                self._overflowed(seal)
+            except GatewayError as error:
+                self.fail(error)
 
     def client_body_end(self, trailers: Headers) -> None:
         upstream = self._upstream
@@ -196,7 +314,13 @@ class Exchange:
                 self._waits_for_body = False
                 self._attempt(fresh=False)
             return
-        if self.call.section.chunked:
+        if self.seal is not None:
+            rest = self._sealed_piece(self.seal, b"", last=True)
+            if self.over:
+                return
+            if rest:
+                upstream.write(frame(rest) if self._chunked else rest)
+        if self._chunked:
             upstream.write(self._last_chunk(trailers))
         upstream.request_complete = True
         self._progress()
@@ -238,6 +362,9 @@ class Exchange:
         if limit and now > self.call.started + limit and not self.over and self._relay is None:
             self.fail(GatewayError("upstream_timeout", "The time that Sluicegate-Timeout gave the call has passed."))
             return
+        if self.holding is not None:
+            self.holding.tick(now)
+            return
         if self._deadline and now > self._deadline and self._upstream is not None and not self.over:
             what = (
                 "The provider stopped in the middle of its answer."
@@ -253,26 +380,74 @@ class Exchange:
         self._progress()
 
     def reply(self, head: ReplyHead, bodiless: bool, more: bool) -> None:
+        way = self._way
+        assert way is not None
         self.first_byte_at = time.monotonic()
-        if head.status == 401 and self.renew is not None and self._whole_body_kept:
-            renew, self.renew = self.renew, None
+        if self.means.trouble.known and head.status < 500:
+            self.means.trouble.answered(self.call.destination)
+        if self.seal is not None and self.seal.again(head) and self.body_kept:
             self._abandon_upstream()
-            self.later(self._renewed(renew))
+            self._attempt(fresh=False)
             return
-        assert self._way is not None
-        self._deadline = self.first_byte_at + self._way.timeouts.read
-        extra = b"Sluicegate-Attempts: %d\r\n" % self.attempts if self.attempts > 1 else b""
-        self.reply_to.head(head, bodiless, more, extra)
+        if (head.status >= 400 or way.watched or self.entry is not None) and self._held_back(head, bodiless, way):
+            return
+        self._deadline = self.first_byte_at + way.timeouts.read
+        self.reply_to.head(head, bodiless, more, self.attempts_line if self.attempts > 1 else b"")
         if not self.connection.writable and self._upstream is not None:
             self._upstream.pause_reading()
 
-    async def _renewed(self, renew: Renew) -> None:
-        """One replay where a newer credential can be had; otherwise the provider's refusal is the answer."""
-        head = await renew(self)
-        if head is None:
-            raise GatewayError("credential_rejected", "The provider answered 401 to the tenant's credential.")
+    # Held replies (proxy/upstream/holding.py).
+
+    @property
+    def way(self) -> Way:
+        """How the call goes out; known once it is sent."""
+        assert self._way is not None
+        return self._way
+
+    @property
+    def head_bytes(self) -> bytes:
+        """The request's head as it was last made."""
+        return self._head
+
+    @property
+    def attempts_line(self) -> bytes:
+        return b"Sluicegate-Attempts: %d\r\n" % self.attempts if self.attempts > 1 else b""
+
+    def _held_back(self, head: ReplyHead, bodiless: bool, way: Way) -> bool:
+        judging = self.means.judge(self, head, bodiless)
+        if judging is None or self._upstream is None:
+            return False
+        self._deadline = 0.0
+        self.holding = Holding(self, judging, way.timeouts.read)
+        self._upstream.report_to(self.holding)
+        return True
+
+    def released(self) -> None:
+        """The provider's connection has ended its part of a held reply."""
+        self._upstream = self.holding = None
+
+    def abandon(self) -> None:
+        """No more of a held reply is wanted."""
+        self.holding = None
+        self._abandon_upstream()
+
+    def take_back(self) -> None:
+        """What follows of a held reply goes to the client at once."""
+        assert self._upstream is not None
+        self.holding = None
+        self._upstream.report_to(self)
+        self._deadline = time.monotonic() + self.way.timeouts.read
+
+    def send_again(self, head: bytes) -> None:
+        """The same call once more. Raises GatewayError."""
         self._head = head
+        self.first_byte_at = 0.0
         self._dispatch(fresh=False)
+
+    def conclude(self) -> None:
+        """The answer has been written whole."""
+        self._end("ok")
+        self.connection.end_reply(self.reply_to.keep)
 
     def reply_body(self, payload: bytes) -> None:
         try:
@@ -307,12 +482,15 @@ class Exchange:
             # A kept connection turned out closed: nothing can have come of the call, so a new one takes its place.
             self._attempt(fresh=True)
             return
-        self.fail(error or self._unanswered())
+        if error is None and not begun:
+            again_or_fail(self, self._unanswered(), "unanswered")
+        else:
+            self.fail(error or self._unanswered())
 
     def _unanswered(self) -> GatewayError:
         if self.first_byte_at:
             return GatewayError("upstream_protocol", "The provider's answer was cut short.")
-        if self._repeatable:
+        if self.repeatable:
             return GatewayError("upstream_protocol", "The provider closed the connection without an answer.")
         return GatewayError(
             "outcome_unknown", "The provider closed the connection after the request was sent, without an answer."
@@ -345,7 +523,7 @@ class Exchange:
             idle=way.timeouts.idle if way else Timeouts().idle,
         )
         if not self.over:  # the first bytes may have ended it
-            self._means.relays.add(self._relay)
+            self.means.relays.add(self._relay)
 
     def cut(self, error: GatewayError) -> None:
         """Ends the call wherever it is: refused, its reply cut short, or its relay torn down."""
@@ -362,7 +540,7 @@ class Exchange:
 
     def _relayed(self, bytes_in: int, bytes_out: int, reason: str) -> None:
         if self._relay is not None:
-            self._means.relays.discard(self._relay)
+            self.means.relays.discard(self._relay)
         self.connection.service.closed(self.connection)
         self.bytes_in += bytes_in
         self.reply_to.bytes_out += bytes_out
@@ -386,5 +564,7 @@ class Exchange:
         if self.over:
             return
         self.outcome = outcome
+        if self.entry is not None and not self.entry.settled:
+            self.settling = asyncio.ensure_future(self.entry.failed(kind_of_end(self), self.attempts > 0))
         self._deadline = 0.0
-        self._means.finished(self)
+        self.means.finished(self)

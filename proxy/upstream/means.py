@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from proxy.errors import GatewayError
 from proxy.model import Headers
+from proxy.upstream.holding import Judging
+from proxy.upstream.trouble import Trouble
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.pool import Addresses, PoolKey
 from proxy.wire.reply_head import ReplyHead
@@ -23,10 +25,14 @@ class Reply(Protocol):
     status: int
     bytes_out: int
     keep: bool
+    mode: str
 
     def mask(self, masks: Any) -> None: ...
     def interim(self, head: ReplyHead) -> None: ...
     def head(self, head: ReplyHead, bodiless: bool, more: bool, extra: bytes = b"") -> None: ...
+    def judged(self, judging: Any, finding: Any, extra: bytes) -> None: ...
+    def untouched(self, judging: Any, more: bool, extra: bytes, finding: Any = None) -> None: ...
+    def replay(self, status: int, lines: Headers, body: bytes) -> None: ...
     def body(self, payload: bytes) -> None: ...
     def end(self, trailers: Headers) -> None: ...
     def cut(self) -> None: ...
@@ -50,10 +56,14 @@ class Means(NamedTuple):
 
     `finished(exchange)` is called exactly once for each, with its `outcome` ("ok", "error", "denied", "canceled") set
     and, where we failed or refused the call, its `error`; `broken` takes what should not have happened; `relays` are
-    the opaque relays in progress, for the sweep and for shutdown.
+    the opaque relays in progress, for the sweep and for shutdown. `judge` gives what judges a reply that has to be
+    held, None for one that passes at once; `resign` the head of a repeated call, signed anew.
     """
 
     pool: Sending
     relays: set[OpaqueRelay]
     finished: Callable[[Exchange], None]
     broken: Callable[[Exchange, Exception], None]
+    judge: Callable[[Exchange, ReplyHead, bool], Judging | None]
+    resign: Callable[[Exchange], Awaitable[bytes]]
+    trouble: Trouble

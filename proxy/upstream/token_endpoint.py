@@ -9,8 +9,8 @@ import asyncio
 import ssl
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from proxy.errors import GatewayError
@@ -19,8 +19,6 @@ from proxy.upstream.resolver import Resolver
 from signers.grants.model import (
     Answer,
     ClientCertificate,
-    Grant,
-    Issued,
     SignatureRequest,
     Step,
     TokenRefused,
@@ -31,6 +29,7 @@ from signers.grants.model import (
 if TYPE_CHECKING:
     import aiohttp
 
+T = TypeVar("T")
 MAX_BYTES: Final = 262_144
 Sign = Callable[[SignatureRequest], Awaitable[bytes]]
 """Has a remote key sign. Raises OSError."""
@@ -66,14 +65,14 @@ class TokenEndpoints:
         self._total = total
         self._clock = clock
 
-    async def ask(self, grant: Grant, networks: Networks = ()) -> Issued:
+    async def ask(self, grant: Generator[Step, Answer, T], networks: Networks = ()) -> T:
         """Run a grant to its end. Raises TokenRefused, or ValueError naming what the grant lacks."""
         try:
             step = next(grant)
             while True:
                 step = grant.send(await self._answer(step, networks))
         except StopIteration as done:
-            issued: Issued = done.value
+            issued: T = done.value
             return issued
 
     async def _answer(self, step: Step, networks: Networks) -> Answer:

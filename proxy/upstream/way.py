@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 from proxy.upstream.rendering import Pins
+from proxy.upstream.retry import RetryPolicy
 from proxy.wire.pool import Addresses, PoolKey
 
 _ADDRESSES_FRESH: Final = 1.0
+DEFAULT_RETRIES: Final = RetryPolicy()
 
 
 class Timeouts(NamedTuple):
@@ -26,9 +28,12 @@ class Way:
     """How calls to one destination go out; made once and shared by them.
 
     `addresses` looks checked addresses up, at once or later. `pins` are header lines added when the caller sent none.
+    `watched`: some successes have to be looked at too.
     """
 
-    __slots__ = ("_fresh_until", "_known", "_look_up", "authority", "key", "pins", "provider", "timeouts")
+    __slots__ = (
+        "_fresh_until", "_known", "_look_up", "authority", "key", "pins", "provider", "retries", "timeouts", "watched",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -37,12 +42,16 @@ class Way:
         timeouts: Timeouts,
         provider: str = "",
         pins: Pins = (),
+        retries: RetryPolicy = DEFAULT_RETRIES,
+        watched: bool = False,
     ) -> None:
         self.key = key
         self.authority = key.destination.authority.encode("ascii")
         self.timeouts = timeouts
         self.provider = provider
         self.pins = pins
+        self.retries = retries
+        self.watched = watched
         self._look_up = addresses
         self._known: Addresses = ()
         self._fresh_until = 0.0

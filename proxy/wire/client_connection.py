@@ -72,6 +72,10 @@ class ClientConnection(asyncio.Protocol):
         self._begun = False
         self._interims = 0
 
+    def report_to(self, taker: ReplyTaker) -> None:
+        """What comes of the reply under way goes to another taker."""
+        self._taker = taker
+
     def write(self, data: bytes) -> None:
         if self.transport is not None:
             self.transport.write(data)
@@ -191,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
         taker = self._taker
         assert taker is not None
         taker.reply(head, bodiless, bool(rest))
-        if self._taker is not taker:
+        if self._taker is None:
             return
         if self._left == 0 and self._chunks is None:
             self._finish([], reusable=not rest)
@@ -209,7 +213,7 @@ class ClientConnection(asyncio.Protocol):
             payload = data if len(data) <= self._left else data[: self._left]
             self._left -= len(payload)
             taker.reply_body(payload)
-            if self._left == 0 and self._taker is taker:
+            if self._left == 0 and self._taker is not None:
                 self._finish([], reusable=len(payload) == len(data))
 
     def _take_chunked(self, taker: ReplyTaker, chunks: ChunkReader, data: bytes) -> None:
@@ -219,7 +223,7 @@ class ClientConnection(asyncio.Protocol):
             raise broken_reply(f"The provider's chunked body is malformed: {fault}.") from None
         if payload or not chunks.done:
             taker.reply_body(payload)
-        if chunks.done and self._taker is taker:
+        if chunks.done and self._taker is not None:
             self._finish(chunks.trailers, reusable=not chunks.rest)
 
     def _finish(self, trailers: Headers, reusable: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final
 
 from proxy.model import Headers
@@ -58,6 +59,12 @@ class ReplySection:
         if self.chunked and self.length is not None:
             raise broken_reply("The provider sent both Content-Length and Transfer-Encoding.")
 
+    def with_lines(self, kept: Headers) -> ReplySection:
+        """The same section with other end-to-end lines."""
+        other = copy(self)
+        other.kept, other.memo = kept, None
+        return other
+
 
 class ReplyHead:
     """A status line with its header section. `raw` and `section_raw` are the bytes it was made from."""
@@ -73,6 +80,12 @@ class ReplyHead:
         self.minor = minor
         self.section = section
         self.section_raw = section_raw
+
+    def with_lines(self, kept: Headers) -> ReplyHead:
+        """The same head with other end-to-end lines."""
+        return ReplyHead(
+            self.raw, self.status, self.reason, self.minor, self.section.with_lines(kept), self.section_raw
+        )
 
 
 def reply_section(raw: bytes) -> ReplySection:

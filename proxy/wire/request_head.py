@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from proxy.errors import GatewayError
-from proxy.model import Headers, HeaderSection, Presented, RequestHead, RequestLine
+from proxy.model import Headers, HeaderSection, Presented, RequestHead, RequestLine, Wishes
 from proxy.wire.framing import (
     Limits,
     comparable,
@@ -20,7 +20,7 @@ from proxy.wire.framing import (
 
 # What a header line is to a relay, by its comparable name.
 _PLAIN, _DROPPED, _HOST, _LENGTH, _CODING, _CONNECTION, _UPGRADE, _TE, _EXPECT = range(9)
-_AUTHORIZATION, _PROXY_AUTHORIZATION, _SESSION, _SINGLE, _OVERRIDE, _TIMEOUT = range(9, 15)
+_AUTHORIZATION, _PROXY_AUTHORIZATION, _SESSION, _SINGLE, _OVERRIDE, _TIMEOUT, _KEY, _CURSOR, _ORIGIN = range(9, 18)
 
 _ROLES: Final[dict[bytes, int]] = {
     b"host": _HOST,
@@ -35,6 +35,9 @@ _ROLES: Final[dict[bytes, int]] = {
     b"sluicegate-session": _SESSION,
     b"sluicegate-timeout": _TIMEOUT,
     b"content-type": _SINGLE,
+    b"origin": _ORIGIN,
+    b"idempotency-key": _KEY,
+    b"sluicegate-cursor": _CURSOR,
     # Hop-by-hop by RFC 9110 section 7.6.1 or by custom.
     b"keep-alive": _DROPPED,
     b"proxy-connection": _DROPPED,
@@ -45,7 +48,7 @@ _ROLES: Final[dict[bytes, int]] = {
     b"x-http-method-override": _OVERRIDE,
     b"x-method-override": _OVERRIDE,
 }
-_CONSUMED: Final = frozenset({_DROPPED, _CONNECTION, _PROXY_AUTHORIZATION, _SESSION, _UPGRADE, _TE, _TIMEOUT})
+_CONSUMED: Final = frozenset({_DROPPED, _CONNECTION, _PROXY_AUTHORIZATION, _SESSION, _UPGRADE, _TE, _TIMEOUT, _CURSOR})
 _BASIC: Final = frozenset({b"Ba", b"ba", b"BA", b"bA"})
 """How credentials begin in which a session token may stand under base64."""
 _SECONDS: Final = re.compile(rb"[0-9]{1,5}(?:\.[0-9]{1,3})?")
@@ -108,6 +111,7 @@ def _judge(section: HeaderSection, found: _Sorted) -> None:
         raise malformed("A method-override header is not accepted: use the method itself.")
     section.host = found.one(_HOST, "Host")
     found.one(_SINGLE, "Content-Type")
+    section.origin = found.one(_ORIGIN, "Origin")
     section.presented = Presented(
         session=found.one(_SESSION, "Sluicegate-Session"),
         proxy_authorization=found.one(_PROXY_AUTHORIZATION, "Proxy-Authorization"),
@@ -124,10 +128,19 @@ def _judge(section: HeaderSection, found: _Sorted) -> None:
     if expect is not None and expect.lower() != b"100-continue":
         raise malformed("Expect names something other than 100-continue.")
     section.expect = expect is not None
+    if _KEY in found.by_role or _CURSOR in found.by_role:
+        section.wishes = _wishes(found)
     section.timeout = _timeout(found.one(_TIMEOUT, "Sluicegate-Timeout"))
     connection = tokens(found.all(_CONNECTION))
     section.close = b"close" in connection
     section.keep_alive = b"keep-alive" in connection
+
+
+def _wishes(found: _Sorted) -> Wishes:
+    key, cursor = found.one(_KEY, "Idempotency-Key") or b"", found.one(_CURSOR, "Sluicegate-Cursor") or b""
+    if len(key) > 255 or len(cursor) > 4_096:
+        raise malformed("Idempotency-Key may have 255 characters, Sluicegate-Cursor 4096.")
+    return Wishes(key, cursor)
 
 
 def _timeout(value: bytes | None) -> float:

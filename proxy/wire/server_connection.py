@@ -267,7 +267,7 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(error)
 
     def _refuse(self, error: GatewayError) -> None:
-        self._busy = True
+        self._busy = self._bodied = True
         self._keep = False
         self.body_complete = False  # whatever else comes is not looked at
         self._left = EARLY_LIMIT + 1
@@ -334,7 +334,8 @@ class ServerConnection(asyncio.Protocol):
 
     def _next(self) -> None:
         self._busy = False
-        self._reset_body()
+        if self._bodied:
+            self._reset_body()
         self.resume_body()
         self._deadline = time.monotonic() + self.service.patience.keep_alive
         if self.draining:

@@ -12,6 +12,7 @@ from signers.placement import prepare
 from signers.secret import Secret
 
 CATALOG = Catalog.load(Catalog.builtin_dir())
+AWS = {"aws-bedrock", "aws-dynamodb", "aws-lambda", "aws-s3", "aws-sqs", "aws-sts"}
 EXPECTED = {"anthropic", "github", "github-git", "notion", "openai", "slack", "stripe"}
 
 # What each SDK or command-line tool takes for a key, loosely: enough to pass its own checks.
@@ -22,6 +23,8 @@ SHAPES = {
     "NOTION_API_KEY": r"ntn_[A-Za-z0-9]+",
     "NOTION_TOKEN": r"ntn_[A-Za-z0-9]+",
     "OPENAI_API_KEY": r"sk-[\w-]{16,}",
+    "AWS_ACCESS_KEY_ID": r"AKIA[A-Z0-9]{16}",
+    "AWS_SECRET_ACCESS_KEY": r"\w{40}",
     "SLACK_BOT_TOKEN": r"xoxb-[\w-]+",
     "SLACK_TOKEN": r"xoxb-[\w-]+",
     "SLACK_USER_TOKEN": r"xoxp-[\w-]+",
@@ -37,7 +40,7 @@ def named(name: str) -> Provider:
 
 
 def test_the_promised_providers_are_there() -> None:
-    assert set(CATALOG.providers) >= EXPECTED
+    assert set(CATALOG.providers) >= EXPECTED | AWS
 
 
 def test_every_dummy_has_the_shape_of_a_key_and_says_that_it_is_none() -> None:
@@ -45,7 +48,7 @@ def test_every_dummy_has_the_shape_of_a_key_and_says_that_it_is_none() -> None:
     assert dummies.keys() == SHAPES.keys()
     for name, value in dummies.items():
         assert re.fullmatch(SHAPES[name], value), name
-        assert "sluicegate" in value
+        assert "sluicegate" in value.lower()
         assert "dummy" in value.lower()
 
 
@@ -146,6 +149,20 @@ def test_versions_are_pinned_where_the_provider_has_them(name: str, pins: tuple[
         ("api.notion.com", "POST", "/v1/data_sources/d/query", "notion", "data_sources.query", False),
         ("api.notion.com", "PATCH", "/v1/blocks/b/children", "notion", "blocks.children.append", True),
         ("api.notion.com", "GET", "/v1/users/me", "notion", "users.me", False),
+        ("dynamodb.eu-west-1.amazonaws.com", "POST", "/", "aws-dynamodb", None, None),
+        ("sqs.eu-west-1.amazonaws.com", "POST", "/123456789012/jobs", "aws-sqs", None, None),
+        ("reports.s3.eu-west-1.amazonaws.com", "GET", "/", "aws-s3", "bucket.read", False),
+        ("reports.s3.eu-west-1.amazonaws.com", "PUT", "/a/b c", "aws-s3", "objects.put", True),
+        ("reports.s3.eu-west-1.amazonaws.com", "HEAD", "/a", "aws-s3", "objects.read", False),
+        ("s3.eu-west-1.amazonaws.com", "GET", "/reports/a", None, None, None),
+        (
+            "bedrock-runtime.us-east-1.amazonaws.com",
+            "POST",
+            "/model/m:0/converse",
+            "aws-bedrock",
+            "model.converse",
+            True,
+        ),
     ],
 )
 def test_real_calls_are_known_by_provider_and_operation(
@@ -156,6 +173,17 @@ def test_real_calls_are_known_by_provider_and_operation(
     known = found.operation(method, path) if found else None
     assert (known.name if known else None) == operation
     assert (known.write if known else None) == write
+
+
+def test_a_record_for_s3_is_bound_to_the_one_bucket_that_it_names() -> None:
+    assert named("aws-s3").hosts_for({"bucket": "reports", "region": "eu-west-1"}) == {
+        "reports.s3.eu-west-1.amazonaws.com"
+    }
+    assert named("aws-s3").hosts_for({"region": "eu-west-1"}) == frozenset()
+
+
+def test_the_services_of_aws_sign() -> None:
+    assert all(named(name).signed == ("aws",) for name in AWS)
 
 
 def test_an_ambiguous_path_is_no_operation() -> None:

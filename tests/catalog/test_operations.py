@@ -86,7 +86,6 @@ def test_memory_of_looked_up_paths_is_bounded() -> None:
     "template",
     [
         "",
-        "/",
         "users",
         "/a//b",
         "/a/",

@@ -22,7 +22,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.close()
 
 
-@pytest.fixture(params=["file", "vault", "directory"])
+@pytest.fixture(params=["file", "vault", "vault-kv1", "directory"])
 async def filled(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Filled]:
     if request.param == "directory":
         opened: Filled = FilledDirectory(tmp_path)

@@ -47,11 +47,15 @@ class FilledDirectory(Filled):
 
 
 def make_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> Store:
-    """A store of `kind`, not started; "vault" asks for the `bao` fixture."""
+    """A store of `kind`, not started; "vault" and "vault-kv1" ask for the `bao` fixture."""
     if kind == "file":
         return FileStore(folder / "secrets.enc", folder / "secrets.key")
     server: OpenBao = request.getfixturevalue("bao")
     token_file = folder / "token"
     token_file.touch(0o600)
     token_file.write_text(server.token + "\n")
+    if kind == "vault-kv1":
+        mount = f"{server.mount}-v1"
+        server.ask("POST", f"sys/mounts/{mount}", {"type": "kv", "options": {"version": "1"}})
+        return VaultStore([server.address], TokenLogin(token_file), mount=mount, kv=1)
     return VaultStore([server.address], TokenLogin(token_file), mount=server.mount)

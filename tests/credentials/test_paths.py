@@ -47,7 +47,9 @@ def test_a_path_is_made_of_names(path: str) -> None:
         ("t/{tenant}/{tenant}/{credential}", "a/{tenant}/{actor}/{credential}"),
         ("t/{tenant}/{credential}", "a/{tenant}/{credential}"),
         ("../{tenant}/{credential}", "a/{tenant}/{actor}/{credential}"),
-        ("t/{agent}/{tenant}/{credential}", "a/{tenant}/{actor}/{credential}"),
+        ("t/{pod}/{tenant}/{credential}", "a/{tenant}/{actor}/{credential}"),
+        ("t/{agent}-x/{tenant}/{credential}", "a/{tenant}/{actor}/{credential}"),
+        ("apps/{tenant}-{credential}", "a/{tenant}/{actor}/{credential}"),
         ("x/y/{tenant}/{credential}", "x/{tenant}/{actor}/{credential}"),
     ],
 )
@@ -68,3 +70,38 @@ NAMES = st.text(alphabet="aA.-_1", min_size=1, max_size=4).filter(is_name) | st.
 def test_two_credentials_never_share_a_path(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
     paths = [PATHS.path(*names, "actor" if names[1] else "tenant") for names in (one, other)]
     assert (paths[0] == paths[1]) == (one == other)
+
+
+def test_agents_and_engines_may_have_paths_of_their_own() -> None:
+    templates = PathTemplates.derived("{agent}/{credential}", app="platform/kv/apps/{app}", mount="teams/{tenant}")
+    assert templates.by_agent
+    assert templates.path("acme", "ann", "slack", "tenant", "bot") == "teams/acme/bot/slack"
+    assert templates.path("acme", "ann", "slack", "actor", "bot") == "teams/acme/actors/ann/bot/slack"
+    assert templates.app_path("billing") == "platform/kv/apps/billing"
+    with pytest.raises(GatewayError, match="agent"):
+        templates.path("acme", "ann", "slack", "tenant", "../other")
+
+
+@pytest.mark.parametrize(
+    ("templates", "tenant", "credential"),
+    [
+        (PathTemplates("{tenant}/{credential}", "{tenant}/actors/{actor}/{credential}"), "apps", "billing"),
+        (
+            PathTemplates("t/{tenant}/{credential}", "a/{tenant}/{actor}/{credential}", "t/ours/{app}"),
+            "ours",
+            "billing",
+        ),
+        (PathTemplates("{tenant}/{credential}", "a/{tenant}/{actor}/{credential}", "x/ours/{app}"), "apps", "billing"),
+    ],
+)
+def test_an_applications_record_is_no_tenants_credential(
+    templates: PathTemplates, tenant: str, credential: str
+) -> None:
+    with pytest.raises(GatewayError, match="application"):
+        templates.path(tenant, "", credential, "tenant")
+    assert templates.path("acme", "", credential, "tenant").endswith(f"acme/{credential}")
+
+
+def test_an_application_is_a_name() -> None:
+    with pytest.raises(ValueError, match="no name"):
+        PATHS.app_path("../tenants")

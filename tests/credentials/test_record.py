@@ -229,3 +229,19 @@ def test_a_canonical_host_is_its_own_canonical_form(text: str) -> None:
     assert canonical_host(host) == host
     assert "/" not in host
     assert "*" not in host
+
+
+def test_an_aws_record_keeps_the_optional_fields_that_it_has() -> None:
+    keys = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": "hush-hush"}
+    assert parse_record(NAME, keys).kind == "aws"
+    assert set(parse_record(NAME, keys).fields) == set(keys)
+    full = {**keys, "session_token": "t", "region": "eu-west-1", "service": ""}
+    assert set(parse_record(NAME, full).fields) == {*keys, "session_token", "region"}
+
+
+@pytest.mark.parametrize("field", ["access_key_id", "secret_access_key"])
+def test_an_aws_record_without_one_of_its_keys_is_a_fault(field: str) -> None:
+    keys = {"kind": "aws", "access_key_id": "AKIDEXAMPLE", "secret_access_key": "hush-hush"}
+    del keys[field]
+    with pytest.raises(RecordError, match=field):
+        parse_record(NAME, keys)

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.credentials.cache import CacheLimits
+from proxy.credentials.paths import PathTemplates
 from proxy.credentials.resolve import Resolver
+from proxy.credentials.store import Reader
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
 from signers.placement import Injection
@@ -38,8 +40,8 @@ class Bench:
         self.prepared += 1
         return prepare(*arguments)
 
-    def _on_read(self, path: str, result: str, who: Caller) -> None:
-        self.audited.append((path, result, who.tenant))
+    def _on_read(self, path: str, result: str, who: Reader) -> None:
+        self.audited.append((path, result, who.caller.tenant if who.caller else ""))
 
     async def get(
         self,
@@ -338,6 +340,33 @@ async def test_after_a_rejection_with_the_store_down_nothing_changed(bench: Benc
     bench.store.down = True
     assert not await bench.resolver.reread(caller(), Use(), used)
     assert await bench.get() is used
+
+
+async def test_agents_with_records_of_their_own_never_get_each_others(bench: Bench) -> None:
+    await bench.resolver.close()
+    own = Bench(paths=PathTemplates("{agent}/{tenant}/{credential}", "{agent}/{tenant}/actors/{actor}/{credential}"))
+    for agent in ("bot", "clerk"):
+        own.store.put(f"{agent}/acme/slack", token=f"of-{agent}")
+    callers = [Caller("acme", agent) for agent in ("bot", "clerk", "bot", "clerk")]
+    assert [(await own.get(who)).injection.lines for who in callers] == [b"of-bot", b"of-clerk"] * 2
+    assert own.store.reads.total() == 2
+    assert (await own.refused(Caller("acme", "intern"))).code.name == "credential_missing"
+    await own.resolver.close()
+
+
+async def test_a_read_is_told_with_the_call_it_is_for() -> None:
+    told: list[str] = []
+    store = MemoryStore()
+    store.put(ACME, token="t")
+    resolver = Resolver(
+        store, prepare, clock=Clock(), limits=LIMITS, on_read=lambda path, result, reader: told.append(reader.call_id)
+    )
+    found = resolver.resolve(caller(), Use(), PROVIDER, SLACK, 1000.0, "call-1")
+    assert inspect.isawaitable(found)
+    await found
+    await resolver.reread(caller(), Use(), resolver.resolve(caller(), Use(), PROVIDER, SLACK, 1000.0), "call-2")  # type: ignore[arg-type]
+    assert told == ["call-1", "call-2"]
+    await resolver.close()
 
 
 async def test_invalidation_of_a_tenant_makes_its_next_call_read_and_no_other(bench: Bench) -> None:

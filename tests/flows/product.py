@@ -100,6 +100,9 @@ def command(*words: str) -> list[str]:
 class Product:
     """One instance in `folder`. Use as a context manager: started and ready inside, stopped after."""
 
+    program = (sys.executable, "-m", "proxy")
+    """What `serve` is run with; a test may put a program in its place that changes the process first."""
+
     def __init__(
         self,
         folder: Path,
@@ -168,7 +171,7 @@ class Product:
     def start(self, *, ready: bool = True) -> None:
         with (self.folder / "out.log").open("ab") as out, (self.folder / "diagnostics.log").open("ab") as diagnostics:
             self.process = subprocess.Popen(
-                [*command("serve"), "--config", str(self.config)],
+                [*self.program, "serve", "--config", str(self.config)],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=diagnostics, cwd=self.folder, env=environment(),
             )  # fmt: skip
         if ready:

@@ -166,3 +166,15 @@ def test_an_endpoint_in_a_network_that_the_app_does_not_list_is_not_asked(new_fo
             reply = product.get(api, "/things")
             assert json.loads(reply.body)["code"] == "credential_unavailable"
             assert not endpoint.requests
+
+
+def test_an_agent_does_not_reach_a_token_endpoint_of_the_catalogue(new_folder: NewFolder) -> None:
+    """Tokens are for the proxy alone: an agent that could fetch one would hold it."""
+    slack = {"name": "all-of-slack", "provider": "slack", "credential": "none"}
+    with Product(new_folder(), [slack]) as product, product.base_client() as client:
+        for path in ("/api/oauth.v2.access", "/api/%6Fauth.v2.access", "/api/oauth.v2.access/"):
+            reply = client.ask(
+                b"POST /slack%s HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n" % path.encode(), "POST"
+            )
+            assert json.loads(reply.body)["code"] == "policy_denied"
+            assert "token endpoint" in json.loads(reply.body)["detail"]

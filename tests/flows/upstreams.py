@@ -88,7 +88,8 @@ class Connection(Stream):
         """Close the TCP connection; over TLS without close_notify."""
         self.gone.set()
         try:
-            self.sock.shutdown(socket.SHUT_RDWR) if not self.is_tls else None
+            # the plain method, also for TLS: a thread that waits in recv would keep the connection alive otherwise
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
         except OSError:
             pass
         self.close()

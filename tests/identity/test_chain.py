@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -25,6 +25,9 @@ class Scripted:
         self.answer = answer
         self.issuers = frozenset({issuer or f"https://idp-{id(self)}"})
         self.shown: list[Presented] = []
+
+    def subscribe(self, forgotten: Callable[[], None]) -> None:
+        self.forgotten = forgotten
 
     def identify(self, presented: Presented, now: float) -> Answer:
         self.shown.append(presented)
@@ -191,3 +194,34 @@ def test_an_issuer_belongs_to_one_member_and_somebody_is_served() -> None:
 def test_an_empty_chain_is_a_fault() -> None:
     with pytest.raises(ConfigurationError):
         Chain([], "proxy")
+
+
+def test_a_caller_is_remembered_until_the_member_forgets():
+    member = Scripted(Caller("acme", "bot"))
+    chain = Chain([member], "proxy")
+    presented = Presented(proxy_authorization=b"Bearer x")
+    for _ in range(3):
+        assert chain.identify(presented, 1.0) == Caller("acme", "bot")
+    assert len(member.shown) == 1
+    member.forgotten()
+    member.answer = Caller("other", "bot")
+    assert chain.identify(presented, 1.0) == Caller("other", "bot")
+
+
+def test_a_remembered_caller_is_asked_about_again_once_its_token_has_expired():
+    member = Scripted(Caller("acme", "bot", expires=10.0))
+    chain = Chain([member], "proxy")
+    presented = Presented(proxy_authorization=b"Bearer x")
+    chain.identify(presented, 9.0)
+    chain.identify(presented, 10.0)
+    assert len(member.shown) == 2
+
+
+def test_a_remembered_caller_is_refused_once_it_is_revoked():
+    revoked: set[str] = set()
+    chain = Chain([Scripted(Caller("acme", "bot", token_id="t"))], "proxy", revoked=lambda who: who.token_id in revoked)
+    presented = Presented(proxy_authorization=b"Bearer x")
+    chain.identify(presented, 1.0)
+    revoked.add("t")
+    with pytest.raises(GatewayError):
+        chain.identify(presented, 1.0)

@@ -99,7 +99,7 @@ def test_export_writes_a_file(tmp_path):
 
 
 def test_export_needs_no_access_to_the_key(tmp_path):
-    (tmp_path / "ca.pem").write_text(authority_pem())
+    (tmp_path / "ca.crt").write_text(authority_pem())
     assert CliRunner().invoke(commands(tmp_path, required=True), ["export"]).exit_code == 0
 
 

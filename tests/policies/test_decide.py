@@ -466,3 +466,13 @@ def test_only_the_decision_builds_allowed():
         source.name for source in sources if " Allowed(" in source.read_text().replace("(Allowed(", " Allowed(")
     }
     assert builders == {"decide.py"}
+
+
+def test_a_rule_lets_a_service_account_act_for_the_actors_it_names() -> None:
+    from policies.rules import Impersonation
+
+    rule = Impersonation("example.com", ("jane", "team-*"))
+    assert rule.user("Jane@Example.com") == rule.user("jane") == "jane@example.com"
+    for actor in ("", "bob", "jane@other.example", "jane@example.com@example.com"):
+        with pytest.raises(ValueError):
+            rule.user(actor)

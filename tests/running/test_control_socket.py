@@ -31,7 +31,7 @@ def test_status_shows_what_an_operator_asks_first(serving: Serving):
     status = serving.status()
     assert [listener["kind"] for listener in status["listeners"]] == ["proxy", "base-url"]
     assert all(listener["port"] for listener in status["listeners"])
-    assert status["store"] == {"kind": "file"}
+    assert status["store"] == {"kind": "file", "changes_waiting": 0, "changes_durable": True}
     assert status["credentials"] == [
         {"tenant": "acme", "actor": None, "credential": "shop@1", "expires": None, "state": "fresh"}
     ]

@@ -91,9 +91,9 @@ def test_all_faults_come_at_once_each_with_its_line():
         ("store: {kind: vault, address: [], auth: {kind: token, token_file: t}}", "needs at least one"),
         (
             "store: {kind: vault, address: 'http://v', path: x, auth: {kind: token, token_file: t}}",
-            "must have {tenant} and {credential}",
+            "must hold each of {credential}, {tenant} once",
         ),
-        ("store: {kind: vault, address: 'http://v', kv: 1, auth: {kind: token, token_file: t}}", "should be 2"),
+        ("store: {kind: vault, address: 'http://v', kv: 3, auth: {kind: token, token_file: t}}", "should be 1 or 2"),
         ("upstream: {proxy: 'http://user:pw@proxy:3128'}", "hold no user or password"),
         ("upstream: {proxy: 'socks5://proxy:1080'}", "must be http://HOST:PORT"),
         ("audit: {sink: file}", "is required"),

@@ -205,5 +205,5 @@ def test_the_product_accepts_the_rendered_policies(file: Path, tmp_path: Path) -
     (found,) = [found for found in of_kind(scenario(file), "ConfigMap") if "sluicegate.yaml" not in found["data"]]
     for name, text in found["data"].items():
         (tmp_path / name).write_text(text)
-    slack = facts.provider_facts("slack", ["slack.com"], ["chat.postMessage"])
+    slack = facts.ProviderFacts("slack", ("slack.com",), frozenset({"chat.postMessage"}))
     assert load.load([tmp_path], None, {"slack": slack}, "deny").size.rules > 0

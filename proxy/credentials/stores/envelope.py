@@ -39,7 +39,7 @@ class Key:
 
 def new_key() -> Key:
     """A key from the system's random source."""
-    return _key(AESGCM.generate_key(KEY_BYTES * 8))
+    return key_of(AESGCM.generate_key(KEY_BYTES * 8))
 
 
 def format_keys(keys: Sequence[Key]) -> bytes:
@@ -55,7 +55,7 @@ def parse_keys(content: bytes) -> tuple[Key, ...]:
         raise ValueError("not base64; it must hold 32 random bytes in base64") from None
     if not secrets or any(len(secret) != KEY_BYTES for secret in secrets):
         raise ValueError("it must hold 32 random bytes in base64")
-    return tuple(map(_key, secrets))
+    return tuple(map(key_of, secrets))
 
 
 def seal(plaintext: bytes, key: Key) -> bytes:
@@ -101,7 +101,8 @@ def _open_envelope(content: bytes) -> tuple[str, bytes, bytes]:
     return key_id, nonce, ciphertext
 
 
-def _key(secret: bytes) -> Key:
+def key_of(secret: bytes) -> Key:
+    """The key made of 32 bytes."""
     return Key(secret, hashlib.sha256(b"sluicegate store key id\0" + secret).hexdigest()[:16])
 
 

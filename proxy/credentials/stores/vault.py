@@ -1,257 +1,154 @@
-"""Records in a Vault or OpenBao KV v2 engine, through hvac in threads of its own.
-
-https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
-"""
+"""Records in a Vault or OpenBao key-value engine."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from proxy.credentials.paths import MAX_SEGMENTS, check_path
-from proxy.credentials.store import Conflict, Fields, NotFound, Stored
-from proxy.credentials.stores.vault_errors import VaultRefusal, VaultUnreachable
-from proxy.credentials.stores.vault_login import Grant, Login, renew
-from proxy.credentials.stores.vault_token import LoginStatus, VaultToken
+from proxy.credentials.paths import MAX_SEGMENTS, check_path, is_app
+from proxy.credentials.store import NOBODY, Fields, Reader, Stored
+from proxy.credentials.stores.vault_callers import CallerLogin
+from proxy.credentials.stores.vault_kv import Ask, Engine, Kv1, Kv2
+from proxy.credentials.stores.vault_login import Login
+from proxy.credentials.stores.vault_session import VaultServer, VaultSession
+from proxy.credentials.stores.vault_token import LoginStatus
+from proxy.credentials.stores.vault_wrapping import unwrap
 from proxy.errors import StoreError
 from signers.secret import Secret
 
 if TYPE_CHECKING:
-    from hvac.api.secrets_engines import KvV2
-
-    from proxy.credentials.stores.vault_transport import VaultTransport
+    from proxy.credentials.stores.vault_transport import VaultAdapter
 
 MAX_LISTED: Final = 100_000
 T = TypeVar("T")
 
 
 class VaultStore:
-    """One KV v2 mount.
+    """One engine, or one for each tenant.
 
     addresses           tried in order after connection failures, 472, 473 and 5xx
-    login               how to get a token (proxy.credentials.stores.vault_login)
+    login               how to get a token (proxy.credentials.stores.vault_login); None: only callers log in
+    callers             how callers log in with tokens of their own, so that Vault decides what each may read
     mount               path of the engine
-    namespace, ca_file, client_certificate, connect_timeout, read_timeout   as VaultTransport has them; seconds
-    threads             requests at once
-    clock, random       monotonic seconds, and 0 to 1 for jitter
+    mount_segments      instead of `mount`: how many segments at the start of each path are the engine's own
+    apps                where the records named apps/NAME stand, a template over {app}
+    kv                  version of the engine
+    namespace, ca_file, client_certificate, connect_timeout, read_timeout   as VaultServer has them; seconds
+    threads, spread, clock, random   as VaultSession has them
     """
 
     def __init__(
         self,
         addresses: Sequence[str],
-        login: Login,
+        login: Login | None,
         *,
+        callers: CallerLogin | None = None,
         mount: str = "secret",
+        mount_segments: int = 0,
+        apps: str = "apps/{app}",
+        kv: Literal[1, 2] = 2,
         namespace: str | None = None,
         ca_file: Path | None = None,
         client_certificate: tuple[Path, Path] | None = None,
         connect_timeout: float = 2.0,
         read_timeout: float = 5.0,
-        threads: int = 16,
+        threads: int = 32,
+        spread: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] = random.random,
     ) -> None:
         self._mount = "/".join(map(check_path, mount.strip("/").split("/")))
-        self._login = login
-        self._connect = lambda: _transport(
-            addresses, namespace, ca_file, client_certificate, connect_timeout, read_timeout, threads
-        )
-        self._transport: VaultTransport | None = None
-        self._token = VaultToken(self._log_in, self._renew, clock, random)
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="vault")
-        self._upkeep: asyncio.Task[None] | None = None
+        self._mount_segments = mount_segments
+        self._apps = apps
+        self._engine: Engine = Kv1() if kv == 1 else Kv2()
+        server = VaultServer(addresses, namespace, ca_file, client_certificate, connect_timeout, read_timeout)
+        self.session = VaultSession(server, login, callers, threads=threads, spread=spread, clock=clock, random=random)
+        """The same standing, for Vault's other engines (proxy.credentials.stores.vault_engines)."""
 
     @property
     def status(self) -> LoginStatus:
         """State of the login, for readiness and the operator."""
-        return self._token.status
+        return self.session.status
 
     async def start(self) -> None:
         """Log in. Raises StoreError when that fails; logins are then tried in the background until `close`."""
-        if self._transport is None:
-            self._transport = await self._run(self._connect)
-        try:
-            await self._run(self._token.current)
-        finally:
-            if self._upkeep is None:
-                self._upkeep = asyncio.get_running_loop().create_task(self._keep_token())
+        await self.session.start()
 
     async def read(self, path: str) -> Stored:
-        return await self._run(self._read, check_path(path))
+        return await self.read_for(path, NOBODY)
+
+    async def read_for(self, path: str, reader: Reader) -> Stored:
+        """As `read`, with the call's id in Vault's own audit log, and with the caller's rights where callers log in."""
+        mount, below = self._split(check_path(path))
+        return await self._run(lambda ask: self._engine.read(ask, mount, below), reader)
 
     async def write(self, path: str, fields: Fields, expected_version: int | None) -> int:
-        return await self._run(self._write, check_path(path), dict(fields), expected_version)
+        mount, below = self._split(check_path(path))
+        return await self._run(lambda ask: self._engine.write(ask, mount, below, dict(fields), expected_version))
 
     async def delete(self, path: str) -> None:
-        await self._run(self._delete, check_path(path))
+        mount, below = self._split(check_path(path))
+        await self._run(lambda ask: self._engine.delete(ask, mount, below))
 
     async def list(self, prefix: str) -> list[str]:
         if prefix:
             check_path(prefix)
-        return sorted(await self._run(self._list, prefix))
+        return sorted(await self._run(lambda ask: self._list(ask, prefix)))
+
+    async def unwrap(self, wrapping: Secret) -> Fields:
+        """What a response-wrapping token stands for; the token is spent. Raises StoreError."""
+        return await self.session.in_thread(lambda: unwrap(self.session.transport(), wrapping))
 
     async def close(self) -> None:
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-            await asyncio.wait({self._upkeep})
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._transport is not None:
-            self._transport.close()
+        await self.session.close()
 
-    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+    async def _run(self, work: Callable[[Ask], T], reader: Reader = NOBODY) -> T:
+        def asking(operation: Callable[[VaultAdapter], T]) -> T:
+            return self.session.ask(operation, reader)
 
-    async def _keep_token(self) -> None:
-        while True:
-            pause = await self._run(self._token.upkeep)
-            await asyncio.sleep(pause)
+        return await self.session.in_thread(lambda: work(asking))  # type: ignore[arg-type]
 
-    def _log_in(self) -> Grant:
-        return self._login(self._opened())
+    def _split(self, path: str) -> tuple[str, str]:
+        """(mount, path below it)."""
+        if is_app(path):
+            path = self._apps.format(app=path.partition("/")[2])
+        if not self._mount_segments:
+            return self._mount, path
+        segments = path.split("/")
+        if len(segments) <= self._mount_segments:
+            raise StoreError(f"{path}: begins with the engine's own path of {self._mount_segments} segments")
+        return "/".join(segments[: self._mount_segments]), "/".join(segments[self._mount_segments :])
 
-    def _renew(self, token: Secret) -> Grant:
-        return renew(self._opened(), token)
-
-    def _opened(self) -> VaultTransport:
-        if self._transport is None:
-            raise StoreError("the Vault store is not started")
-        return self._transport
-
-    def _ask(self, operation: Callable[[KvV2], T]) -> T:
-        """One KV operation with the live token; after a 403 once more with a new one."""
-        token = self._token.current()
-        try:
-            return operation(self._kv(token))
-        except VaultRefusal as refusal:
-            fresh = self._token.after_rejection(token) if refusal.status == 403 else None
-            if fresh is None:
-                raise
-        answer = operation(self._kv(fresh))
-        self._token.accepted()
-        return answer
-
-    def _kv(self, token: Secret) -> KvV2:
-        from hvac.api.secrets_engines import KvV2
-
-        from proxy.credentials.stores.vault_transport import VaultAdapter
-
-        return KvV2(VaultAdapter(self._opened(), token))
-
-    def _read(self, path: str) -> Stored:
-        try:
-            answer = self._ask(
-                lambda kv: kv.read_secret_version(path, mount_point=self._mount, raise_on_deleted_version=True)
-            )
-        except VaultRefusal as refusal:
-            if refusal.status != 404 or _no_mount(refusal):
-                raise
-            raise NotFound(path, _version(refusal.body) or 0) from None
-        version, fields = _version(answer), _part(_part(answer, "data"), "data")
-        if version is None or fields is None:
-            raise VaultUnreachable(f"{path}: the answer is not one of a KV v2 engine; is mount {self._mount!r} one?")
-        return Stored(fields, version)
-
-    def _write(self, path: str, fields: dict[str, Any], expected: int | None) -> int:
-        try:
-            return self._put(path, fields, expected)
-        except Conflict:
-            # To Vault a deleted record still has its last version; to us there is no live one.
-            deleted = self._deleted_version(path) if expected == 0 else 0
-            if not deleted:
-                raise
-        return self._put(path, fields, deleted)
-
-    def _put(self, path: str, fields: dict[str, Any], expected: int | None) -> int:
-        try:
-            answer = self._ask(
-                lambda kv: kv.create_or_update_secret(path, fields, cas=expected, mount_point=self._mount)
-            )
-        except VaultRefusal as refusal:
-            if refusal.status == 400 and refusal.says("check-and-set parameter did not match"):
-                raise Conflict(path) from None
-            raise
-        version = (_part(answer, "data") or {}).get("version")
-        if not isinstance(version, int):
-            raise VaultUnreachable(f"{path}: the answer to the write holds no version")
-        return version
-
-    def _deleted_version(self, path: str) -> int:
-        try:
-            self._read(path)
-        except NotFound as missing:
-            return missing.version
-        return 0
-
-    def _delete(self, path: str) -> None:
-        self._read(path)
-        self._ask(lambda kv: kv.delete_latest_version_of_secret(path, mount_point=self._mount))
-
-    def _list(self, prefix: str) -> set[str]:
-        """Breadth first through the metadata tree: Vault lists one folder a request, sub-folders ending in a slash."""
+    def _list(self, ask: Ask, prefix: str) -> set[str]:
+        """Breadth first through the folders: Vault lists one a request, sub-folders ending in a slash."""
         found: set[str] = set()
         folders = [prefix]
         for _ in range(MAX_SEGMENTS):
-            below = [path for folder in folders for path in self._folder(folder)]
+            below = [path for folder in folders for path in self._folder(ask, folder)]
             found.update(path for path in below if not path.endswith("/"))
             folders = [path.rstrip("/") for path in below if path.endswith("/")]
             if len(found) + len(folders) > MAX_LISTED:
                 raise StoreError(f"more than {MAX_LISTED} records; name a longer prefix")
         return found
 
-    def _folder(self, folder: str) -> Sequence[str]:
-        try:
-            answer = self._ask(lambda kv: kv.list_secrets(folder, mount_point=self._mount))
-        except VaultRefusal as refusal:
-            if refusal.status != 404 or _no_mount(refusal):
-                raise
-            return []
-        keys = (_part(answer, "data") or {}).get("keys")
-        if not isinstance(keys, Sequence):
-            raise VaultUnreachable(f"{folder}: the answer to the listing holds no keys")
+    def _folder(self, ask: Ask, folder: str) -> Sequence[str]:
+        mount, below = self._folder_split(folder)
+        keys = self._engine.folder(ask, mount, below)
         # Names we would refuse to read are not ours.
         return [path for path in (f"{folder}/{key}".lstrip("/") for key in keys) if _is_path(path.removesuffix("/"))]
 
-
-def _transport(
-    addresses: Sequence[str],
-    namespace: str | None,
-    ca_file: Path | None,
-    client_certificate: tuple[Path, Path] | None,
-    connect_timeout: float,
-    read_timeout: float,
-    connections: int,
-) -> VaultTransport:
-    # hvac and requests are loaded here, in a thread, and only where a Vault is used.
-    from proxy.credentials.stores.vault_transport import TransportLimits, VaultTransport
-
-    return VaultTransport(
-        addresses,
-        namespace=namespace,
-        ca_file=ca_file,
-        client_certificate=client_certificate,
-        limits=TransportLimits(connect_timeout, read_timeout, deadline=2 * (connect_timeout + read_timeout)),
-        connections=connections,
-    )
-
-
-def _no_mount(refusal: VaultRefusal) -> bool:
-    """A 404 with an error line is no missing record: there is no engine at that mount."""
-    return bool(refusal.body.get("errors"))
-
-
-def _part(answer: object, name: str) -> Mapping[str, Any] | None:
-    found = answer.get(name) if isinstance(answer, Mapping) else None
-    return found if isinstance(found, Mapping) else None
-
-
-def _version(answer: object) -> int | None:
-    version = (_part(_part(answer, "data"), "metadata") or {}).get("version")
-    return version if isinstance(version, int) else None
+    def _folder_split(self, folder: str) -> tuple[str, str]:
+        if not self._mount_segments:
+            return self._mount, folder
+        segments = folder.split("/") if folder else []
+        if len(segments) < self._mount_segments:
+            raise StoreError(
+                f"each tenant has an engine of its own: name the first {self._mount_segments} segments of the path"
+            )
+        return "/".join(segments[: self._mount_segments]), "/".join(segments[self._mount_segments :])
 
 
 def _is_path(path: str) -> bool:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from proxy.credentials.stores.private_file import NOT_WORLD, read_private
 from proxy.credentials.stores.vault_errors import VaultUnreachable
+from proxy.credentials.stores.vault_wrapping import unwrap
 from proxy.errors import StoreError
 from signers.secret import Secret
 
@@ -51,20 +53,48 @@ class TokenLogin:
 
 @dataclass(frozen=True, slots=True)
 class AppRoleLogin:
-    """AppRole: a role id, and a secret id from a file unless the role is bound in another way."""
+    """AppRole: a role id, and a secret id from a file unless the role is bound in another way.
+
+    wrapped_by   the role's name, when the file holds a wrapping token instead of the secret id. It is exchanged once
+                 and the secret id then kept in memory, until the file holds another token.
+    """
 
     role_id: str
     secret_id_file: Path | None = None
     mount: str = "approle"
+    wrapped_by: str | None = None
+    _unwrapped: dict[str, Secret] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, transport: VaultTransport) -> Grant:
         from hvac.api.auth_methods import AppRole
 
         from proxy.credentials.stores.vault_transport import VaultAdapter
 
-        secret_id = read_token(self.secret_id_file).reveal() if self.secret_id_file else None
+        secret_id = self._secret_id(transport)
         login = AppRole(VaultAdapter(transport, None)).login
-        return granted(login(self.role_id, secret_id=secret_id, use_token=False, mount_point=self.mount))
+        return granted(
+            login(
+                self.role_id,
+                secret_id=secret_id.reveal() if secret_id else None,
+                use_token=False,
+                mount_point=self.mount,
+            )
+        )
+
+    def _secret_id(self, transport: VaultTransport) -> Secret | None:
+        if self.secret_id_file is None:
+            return None
+        content = read_token(self.secret_id_file)
+        if self.wrapped_by is None:
+            return content
+        mark = hashlib.sha256(content.reveal().encode()).hexdigest()
+        if mark not in self._unwrapped:
+            found = unwrap(transport, content, f"auth/{self.mount}/role/{self.wrapped_by}/secret-id").get("secret_id")
+            if not isinstance(found, str):
+                raise VaultUnreachable("what the wrapping token stood for is no secret id")
+            self._unwrapped.clear()
+            self._unwrapped[mark] = Secret(found)
+        return self._unwrapped[mark]
 
 
 @dataclass(frozen=True, slots=True)

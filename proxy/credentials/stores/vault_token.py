@@ -38,11 +38,15 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class LoginStatus:
-    """For the operator: whether there is a live token, and how many logins have failed since the last good one."""
+    """For the operator: whether there is a live token, and how many logins have failed since the last good one.
+
+    `note` says what else there is to know of how this store logs in.
+    """
 
     logged_in: bool
     failures: int
     fault: str
+    note: str = ""
 
 
 def backoff(failures: int, most: float, random: float) -> float:

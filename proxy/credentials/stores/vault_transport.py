@@ -25,6 +25,7 @@ from signers.secret import Secret
 ANOTHER_ADDRESS: Final = frozenset((301, 302, 303, 307, 308, 472, 473, *range(500, 600)))
 """Answers after which another node may do better: standbys, sealed nodes, and those that point elsewhere."""
 CHUNK: Final = 16 * 1024
+CALL_ID: Final = "Sluicegate-Call-Id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +72,30 @@ class VaultTransport:
         for scheme in ("https://", "http://"):
             self._session.mount(scheme, HTTPAdapter(pool_maxsize=connections, max_retries=0))
 
-    def send(self, method: str, path: str, token: Secret | None, body: object, query: Mapping[str, str]) -> Any:
+    def send(
+        self,
+        method: str,
+        path: str,
+        token: Secret | None,
+        body: object,
+        query: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
         """Vault's JSON answer to one request, None for one without a body.
+
+        `headers` are further ones, beside those that every request has.
 
         Raises VaultRefusal for an error status, VaultUnreachable when no address gave an answer.
         """
         started = time.monotonic()
+        prepared = requests.Request(
+            method, path, headers={**self._headers(token), **(headers or {})}, json=body, params=dict(query)
+        )
         order = self._order()
         for position, index in enumerate(order):
             last = position == len(order) - 1
             try:
-                answer = self._ask(self._addresses[index], method, path, token, body, query, started)
+                answer = self._ask(self._addresses[index], prepared, started)
             except VaultUnreachable as failure:
                 self._preferred = (index + 1) % len(self._addresses)
                 late = time.monotonic() - started >= self._limits.deadline
@@ -102,19 +116,14 @@ class VaultTransport:
         count = len(self._addresses)
         return [(self._preferred + step) % count for step in range(count)]
 
-    def _ask(
-        self,
-        address: str,
-        method: str,
-        path: str,
-        token: Secret | None,
-        body: object,
-        query: Mapping[str, str],
-        started: float,
-    ) -> Any:
-        what = f"{method} {path}"
-        request = requests.Request(method, address + path, headers=self._headers(token), json=body, params=dict(query))
-        prepared = self._session.prepare_request(request)
+    def _ask(self, address: str, request: requests.Request, started: float) -> Any:
+        path = request.url
+        what = f"{request.method} {path}"
+        prepared = self._session.prepare_request(
+            requests.Request(
+                request.method, f"{address}{path}", headers=request.headers, json=request.json, params=request.params
+            )
+        )
         left = max(0.05, started + self._limits.deadline - time.monotonic())
         timeout = (min(self._limits.connect, left), min(self._limits.read, left))
         try:
@@ -138,11 +147,15 @@ class VaultTransport:
 
 
 class VaultAdapter(Adapter):  # type: ignore[misc]
-    """What hvac's API classes send through: our transport, with one token (None: a login)."""
+    """What hvac's API classes send through: our transport, with one token (None: a login).
 
-    def __init__(self, transport: VaultTransport, token: Secret | None) -> None:
+    `call_id` names the call that the request is for; Vault keeps it in its audit log when told to (docs/vault.md).
+    """
+
+    def __init__(self, transport: VaultTransport, token: Secret | None, call_id: str = "") -> None:
         self._transport = transport
         self._own_token = token
+        self._headers = {CALL_ID: call_id} if call_id else {}
 
     def request(
         self, method: str, url: str, headers: object = None, raise_exception: bool = True, **kwargs: Any
@@ -151,7 +164,7 @@ class VaultAdapter(Adapter):  # type: ignore[misc]
         if method == "list":
             # The same by Vault's API, and understood by what stands between (LIST is no method of HTTP).
             method, query = "get", {**query, "list": "true"}
-        return self._transport.send(method.upper(), url, self._own_token, kwargs.get("json"), query)
+        return self._transport.send(method.upper(), url, self._own_token, kwargs.get("json"), query, self._headers)
 
     def get_login_token(self, response: Any) -> str:
         return str(response["auth"]["client_token"])

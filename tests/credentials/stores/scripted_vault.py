@@ -38,6 +38,13 @@ class ScriptedVault:
         return sum(f"{request.method} {request.path}".startswith(start) for request in self.requests)
 
 
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body.decode()
+
+
 def reply(status: int, body: Any = None, *headers: str) -> bytes:
     content = json.dumps(body).encode() if body is not None else b""
     lines = [
@@ -83,7 +90,7 @@ def scripted_vault(
                 body = self.rfile.read(int(headers.get("content-length", 0)))
             except OSError:
                 return None
-            return Request(first[0], first[1], headers, json.loads(body) if body else None)
+            return Request(first[0], first[1], headers, _parsed(body))
 
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True

@@ -1,0 +1,102 @@
+"""One reply held, bounded, until it is known what it means. Pure but for the clock it is given.
+
+What is held: every failure, whatever it says of itself; and a success of an operation whose provider declares that
+errors, failed items or cursors stand inside its successes. A success that outgrows the bound passes unjudged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from proxy.dialect import Answer, Dialect
+from proxy.responses.classify import Finding, classify, failed, partial_kinds
+from proxy.wire.reply_head import ReplyHead
+
+FAILURE_BYTES: Final = 65_536
+SUCCESS_BYTES: Final = 1_048_576
+
+
+class Judging:
+    """A reply whose body is being collected.
+
+    `failing`: its status already says that it is an error. `safe`: repeating the call cannot do it twice.
+    """
+
+    __slots__ = ("_body", "_dialect", "_limit", "_now", "_operation", "_paged", "bodiless", "failing", "head", "safe")
+
+    def __init__(
+        self,
+        head: ReplyHead,
+        bodiless: bool,
+        dialect: Dialect,
+        operation: str | None,
+        safe: bool,
+        now: Callable[[], float],
+        paged: Callable[[Answer], bytes] | None = None,
+    ) -> None:
+        self.head = head
+        self.bodiless = bodiless
+        self.failing = head.status >= 400
+        self.safe = safe
+        self._dialect = dialect
+        self._operation = operation
+        self._now = now
+        self._paged = paged
+        self._limit = FAILURE_BYTES if self.failing else SUCCESS_BYTES
+        self._body = bytearray()
+
+    def add(self, payload: bytes) -> bool:
+        """Takes body bytes; False once there are more than are looked at."""
+        self._body += payload
+        return len(self._body) <= self._limit
+
+    @property
+    def body(self) -> bytes:
+        return bytes(self._body)
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._dialect
+
+    def answer(self) -> Answer:
+        section = self.head.section
+        return Answer(self.head.status, section.kept, bytes(self._body), section.coding)
+
+    def finding(self) -> Finding | None:
+        """What the reply is; None for a success."""
+        answer = self.answer()
+        if self.failing or failed(answer, self._dialect, self._operation):
+            return classify(answer, self._dialect, self._now())
+        return None
+
+    def success_lines(self) -> bytes:
+        """Headers that say what is worth knowing of a success."""
+        answer = self.answer()
+        kinds = partial_kinds(answer, self._dialect, self._operation)
+        lines = f"Sluicegate-Partial: {', '.join(kinds)}\r\n".encode("ascii") if kinds else b""
+        return lines + self._paged(answer) if self._paged is not None else lines
+
+
+def to_be_held(head: ReplyHead, bodiless: bool, dialect: Dialect, operation: str | None) -> bool:
+    """Whether a success has to be looked at: only small JSON (or a header that is a sign), only where declared."""
+    if head.status >= 300:
+        return False
+    signs, section = dialect.signs_at(operation), head.section
+    if any(sign.condition.place.source == "header" and sign.condition.holds(_headers(head)) for sign in signs):
+        return True
+    if bodiless or (section.length is not None and section.length > SUCCESS_BYTES):
+        return False
+    declared = signs or dialect.partial_at(operation) or dialect.paging_at(operation)
+    return bool(declared) and _structured(head)
+
+
+def _headers(head: ReplyHead) -> Answer:
+    return Answer(head.status, head.section.kept, b"")
+
+
+def _structured(head: ReplyHead) -> bool:
+    """JSON or XML; a stream of events is neither."""
+    kind = next((value for name, value in head.section.kept if name.lower() == b"content-type"), b"").lower()
+    kind = kind.partition(b";")[0].strip()
+    return kind.endswith((b"/json", b"+json", b"/xml", b"+xml")) or kind.startswith(b"application/x-amz-json")

@@ -1,0 +1,119 @@
+"""Tokens for somebody: delegated users of a service account, and a caller's own token exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from policies.rules import Impersonation
+from proxy.model import Caller
+from signers.grants.model import TokenRequest
+from signers.secret import Secret
+from tests.credentials.stubs import Use
+from tests.credentials.test_issuing import APP, ENDPOINT, PATH, Bench, World, bearer, line
+from tests.token_server import as_json
+
+PEM = generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+RULE = Impersonation("example.com", ("jane", "team-*"))
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+
+    async def respond(request: TokenRequest) -> Any:
+        form = dict(parse_qsl(request.body.decode()))
+        if "assertion" in form:
+            whom = jwt.decode(form["assertion"], options={"verify_signature": False}).get("sub", "itself")
+        else:
+            whom = form["subject_token"] + "+" + form.get("actor_token", "nobody")
+        return as_json(200, {"access_token": f"token-for-{whom}", "expires_in": 3600})
+
+    made.respond = respond  # type: ignore[method-assign]
+    yield made
+    for bench in made.benches:
+        await bench.resolver.close()
+
+
+def who(actor: str, token: str = "") -> Caller:
+    return Caller("acme", "bot", actor, subject_token=Secret(token) if token else None)
+
+
+@pytest.fixture
+def bench(world: World) -> Bench:
+    world.store.put(
+        PATH, kind="service_account", client_email="robot@p.iam.gserviceaccount.com", private_key=PEM, scopes="a b"
+    )
+    return world.process()
+
+
+async def test_each_user_gets_a_token_of_their_own(bench: Bench) -> None:
+    delegated = Use(impersonate=RULE)
+    for _ in range(2):
+        assert bearer(await bench.get(delegated, who("jane"))) == line("token-for-jane@example.com")
+        assert bearer(await bench.get(delegated, who("Team-A@example.com"))) == line("token-for-team-a@example.com")
+        assert bearer(await bench.get(Use(), who("jane"))) == line("token-for-itself")
+    assert len(bench.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "actor", ["", "bob", "jane@evil.example", "jane@example.com.evil.example", "@example.com", "jane doe"]
+)
+async def test_nobody_else_is_acted_for(bench: Bench, actor: str) -> None:
+    refusal = await bench.refused(Use(impersonate=RULE), who(actor))
+    assert refusal.code.name == "policy_denied"
+    assert not bench.asked
+
+
+async def test_a_subject_in_the_record_is_not_a_licence(world: World, bench: Bench) -> None:
+    world.store.put(PATH, **{**bench.record, "subject": "ceo@example.com"})
+    assert bearer(await bench.get()) == line("token-for-itself")
+
+
+async def test_the_callers_own_token_is_exchanged_for_theirs_alone(world: World, tmp_path: Path) -> None:
+    actor_file = tmp_path / "projected"
+    actor_file.write_text("workload\n")
+    world.store.put(APP, token_endpoint=ENDPOINT, client_id="c", client_secret="s", actor_token_file=str(actor_file))
+    world.store.put(PATH, kind="token_exchange", app="crm", audience=["api"])
+    bench = world.process()
+    for _ in range(2):
+        for name in ("one", "two"):
+            assert bearer(await bench.get(Use(), who("", f"session-of-{name}"))) == line(
+                f"token-for-session-of-{name}+workload"
+            )
+    assert len(bench.asked) == 2
+    assert (await bench.refused(Use(), who(""))).code.name == "credential_missing"
+
+
+async def test_a_workloads_token_is_read_from_its_file(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "projected"
+    world.store.put(APP, token_endpoint=ENDPOINT, client_id="c", client_secret="s", subject_token_file=str(file))
+    world.store.put(PATH, kind="token_exchange", app="crm", subject="file")
+    bench = world.process()
+    assert (await bench.refused()).code.name == "credential_unavailable"
+    file.write_text("first")
+    assert bearer(await bench.get()) == line("token-for-first+nobody")
+    file.write_text("second")
+    assert bearer(await bench.get()) == line("token-for-first+nobody")
+    world.clock.now += 3595
+    assert bearer(await bench.get()) == line("token-for-second+nobody")
+
+
+async def test_a_refused_exchange_falls_back_to_nothing(world: World) -> None:
+    """C11."""
+
+    async def refuse(request: TokenRequest) -> Any:
+        return as_json(400, {"error": "invalid_grant"})
+
+    world.respond = refuse  # type: ignore[method-assign]
+    world.store.put(PATH, kind="token_exchange", app="crm")
+    bench = world.process()
+    assert (await bench.refused(Use(), who("", "a-session-token"))).code.name == "refresh_rejected"
+    assert "rejected" not in bench.record

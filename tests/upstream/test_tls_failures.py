@@ -1,0 +1,76 @@
+"""Handshake failures are told apart, on the errors that real handshakes with this OpenSSL give."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+
+import pytest
+import trustme
+
+from proxy.upstream.dial import client_context
+from proxy.upstream.tls_failures import handshake_failure
+
+PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+def failure(server: ssl.SSLContext, client: ssl.SSLContext, name: str = "right.test") -> tuple[str, str]:
+    """(what a client says of a handshake in memory, what a server's alert would make it say)."""
+    ends = [ssl.MemoryBIO() for _ in range(2)]
+    one = client.wrap_bio(ends[0], ends[1], server_hostname=name)
+    other = server.wrap_bio(ends[1], ends[0], server_side=True)
+    for _ in range(6):
+        for side in (one, other):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                if side is one:
+                    return handshake_failure(error, name).code.name, handshake_failure(error, name).detail
+    raise AssertionError("the handshake went well")
+
+
+def served(ca: trustme.CA, *names: str, **more: datetime.datetime) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert(*names, **more).configure_cert(context)  # type: ignore[arg-type]
+    return context
+
+
+def trusting(ca: trustme.CA) -> ssl.SSLContext:
+    context = client_context(None)
+    context.load_verify_locations(cadata=ca.cert_pem.bytes().decode())
+    return context
+
+
+CA, OTHER = trustme.CA(), trustme.CA()
+
+
+@pytest.mark.parametrize(
+    ("server", "says"),
+    [
+        (lambda: served(CA, "wrong.test"), "is for another name"),
+        (lambda: served(OTHER, "right.test"), "not among the roots"),
+        (lambda: served(CA, "right.test", not_after=PAST), "has expired"),
+    ],
+)
+def test_a_provider_s_certificate_is_refused_with_the_reason(server: object, says: str) -> None:
+    code, detail = failure(server(), trusting(CA))  # type: ignore[operator]
+    assert code == "upstream_tls"
+    assert says in detail
+
+
+def test_a_provider_that_wants_a_client_certificate_is_told_as_such() -> None:
+    server = served(CA, "right.test")
+    server.maximum_version = ssl.TLSVersion.TLSv1_2  # later versions say so only after the handshake
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.load_verify_locations(cadata=CA.cert_pem.bytes().decode())
+    code, detail = failure(server, trusting(CA))
+    assert code == "upstream_tls"
+    assert "client certificate" in detail
+
+
+def test_chains_are_verified_strictly_and_common_names_not_looked_at() -> None:
+    context = client_context(None)
+    assert context.verify_flags & ssl.VERIFY_X509_STRICT
+    assert not context.hostname_checks_common_name
