@@ -266,7 +266,9 @@ class Tunnel(asyncio.Protocol):
     def _refused(self, error: GatewayError) -> None:
         destination = Destination("https", self.host, self.port)
         pipeline = self.connect.pipeline
-        pipeline.account(error, pipeline.call_ids.next(), self.listener.kind, destination, caller=self._caller())
+        pipeline.accounting.refused(
+            error, pipeline.call_ids.next(), self.listener.kind, destination, caller=self._caller()
+        )
         self._end(None)
 
     def _caller(self) -> Caller | None:
