@@ -12,8 +12,6 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 _MADV_DONTNEED: Final = 4  # madvise(2)
 _MAPS: Final = Path("/proc/self/maps")
-_IDLE_LIBRARIES: Final = ("/_rust.abi3.so", "-linux-gnu.so", "-linux-musl.so")
-"""Endings of extension modules' files; what the hot path uses of them comes back with the first call."""
 _FOUR_MIB: Final = 4 * 1024 * 1024
 
 
@@ -44,9 +42,9 @@ def settle() -> None:
 
 
 def _unmap_idle_code() -> None:
-    """Lets go of the code pages of libraries that start-up used: 8 MB that would count against the pod's limit.
+    """Lets go of the code pages that start-up used: 10 MB that would count against the pod's limit.
 
-    The mappings stay, and a page that is needed after all is mapped again from the page cache. Only executable pages
+    The mappings stay, and what calls use of them is mapped again from the page cache. Only executable pages of files
     are touched: read-only data may have been relocated when it was loaded, and would be lost.
     """
     madvise = ctypes.CDLL(None).madvise
@@ -56,7 +54,7 @@ def _unmap_idle_code() -> None:
     except OSError:  # not Linux, or no /proc: the pages stay
         return
     for mapping in mappings:
-        span, access, *_, name = mapping.split(maxsplit=5)
-        if "x" in access and "w" not in access and name.endswith(_IDLE_LIBRARIES):
+        span, access, *_, name = mapping.split(maxsplit=5) if mapping.count("/") else (mapping, "", "")
+        if access == "r-xp" and name.startswith("/"):
             start, end = (int(address, 16) for address in span.split("-"))
             madvise(start, end - start, _MADV_DONTNEED)

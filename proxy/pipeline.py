@@ -30,7 +30,7 @@ from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.paging import Page, Paging
 from proxy.responses.delivery import Delivery
-from proxy.responses.judging import Judging, to_be_held
+from proxy.responses.judging import Judging, streams, to_be_held
 from proxy.responses.kinds import blame_of, kind_of
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
@@ -339,7 +339,8 @@ class Pipeline:
             return None
         dialect = route.provider.dialect if route.provider is not None else UNDESCRIBED
         operation = route.operation.name if route.operation is not None else None
-        if head.status < 400 and exchange.entry is None and not to_be_held(head, bodiless, dialect, operation):
+        kept = exchange.entry is not None and not streams(head)
+        if head.status < 400 and not kept and not to_be_held(head, bodiless, dialect, operation):
             return None
         paged = partial(self._next_page, exchange) if head.status < 300 and operation is not None else None
         return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time, paged)

@@ -15,7 +15,7 @@ from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
 from proxy.upstream.holding import Finding, Holding, again_or_fail
 from proxy.upstream.ledger.entry import Entry
-from proxy.upstream.ledger.keeping import entered, kind_of_end
+from proxy.upstream.ledger.keeping import entered, kind_of_end, reply_of
 from proxy.upstream.means import Means, Renew, Reply
 from proxy.upstream.sealing import Seal
 from proxy.upstream.way import Timeouts, Way
@@ -171,7 +171,7 @@ class Exchange:
         assert way is not None
         self.stage = "exchange"
         if self.entry is not None and not self.entry.begun:
-            self.later(entered(self, self.entry, b"".join(self._held or ())))
+            self.later(entered(self, self.entry, self._fingerprinted()))
             return
         if self.means.trouble.known:
             self._refuse_while_open()
@@ -184,6 +184,15 @@ class Exchange:
             self._write(found)
         else:
             self.later(self._dialled(found))
+
+    def _fingerprinted(self) -> bytes:
+        """What an idempotency key stands for besides the target: the body, or the length of one that is not kept."""
+        if self._held is not None:
+            return b"".join(self._held)
+        section = self.call.section
+        return (
+            b"" if section.length in (None, 0) and not section.chunked else b"unseen body, length %r" % section.length
+        )
 
     def _refuse_while_open(self) -> None:
         left = self.means.trouble.refused_for(self.call.destination, time.monotonic())
@@ -391,6 +400,8 @@ class Exchange:
             return
         if (head.status >= 400 or way.watched or self.entry is not None) and self._held_back(head, bodiless, way):
             return
+        if self.entry is not None:  # a stream is not kept, but that the call was done is
+            self.settling = asyncio.ensure_future(self.entry.done(reply_of(head, b"", whole=False)))
         self._deadline = self.first_byte_at + way.timeouts.read
         self.reply_to.head(head, bodiless, more, self.attempts_line if self.attempts > 1 else b"")
         if not self.connection.writable and self._upstream is not None:
