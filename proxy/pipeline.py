@@ -43,6 +43,7 @@ from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
 from proxy.upstream.trouble import Trouble
 from proxy.upstream.way import Timeouts, Way
+from proxy.wire.hop import Buffered
 from proxy.wire.pool import Pool, PoolKey
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
@@ -79,6 +80,7 @@ class Pipeline:
         metrics: Metrics,
         in_flight: int,
         sweep: Sweep,
+        buffered: Buffered | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
@@ -91,6 +93,7 @@ class Pipeline:
         self.accounting = Accounting(audit, metrics)
         self._metrics = metrics
         self._in_flight = in_flight
+        self.buffered = buffered or Buffered()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
         self._skews: Skews = {}
@@ -111,6 +114,8 @@ class Pipeline:
         exchange.stage = "identity"
         if len(self.running) > self._in_flight:
             raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
+        if self.buffered.used >= self.buffered.most:
+            raise GatewayError("overloaded", "Too many bytes of request bodies are waiting.", retry_after=1)
         caller = exchange.chain.identify(call.presented, time.time())
         if isinstance(caller, Caller):
             self._decide(exchange, caller)

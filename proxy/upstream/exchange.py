@@ -71,6 +71,7 @@ class Exchange:
         self._upstream: ClientConnection | None = None
         self._relay: OpaqueRelay | None = None
         self._held: list[bytes] | None = None  # a small body, waited for and kept whole
+        self._held_size = 0
         self._deadline = 0.0
         self._chunked = False
         self._hold = 0
@@ -137,7 +138,7 @@ class Exchange:
             self._send_sealed(self.seal.need.hold)
             return
         if not section.chunked and section.length is not None and section.length <= EARLY_LIMIT and not section.expect:
-            self._held = [self.connection.take_body()]
+            self._hold_piece(self.connection.take_body())
             if not self.connection.body_complete:
                 self._waits_for_body = True
                 return
@@ -194,6 +195,17 @@ class Exchange:
             b"" if section.length in (None, 0) and not section.chunked else b"unseen body, length %r" % section.length
         )
 
+    def _hold_piece(self, payload: bytes) -> None:
+        if self._held is None:
+            self._held = []
+        self._held.append(payload)
+        self._held_size += len(payload)
+        self.connection.service.buffered.used += len(payload)
+
+    def _let_go_of_held(self) -> None:
+        self.connection.service.buffered.used -= self._held_size
+        self._held, self._held_size = None, 0
+
     def _refuse_while_open(self) -> None:
         left = self.means.trouble.refused_for(self.call.destination, time.monotonic())
         if left is not None:
@@ -246,7 +258,7 @@ class Exchange:
         whole = self.body_kept and self._hold >= 0
         body = b"".join(self._held) if self._held is not None else connection.take_body()
         if not whole:
-            self._held = None
+            self._let_go_of_held()
         complete = connection.body_complete
         self.bytes_in = len(body)
         head = seal.head(body if whole else None)
@@ -291,7 +303,7 @@ class Exchange:
 
     def client_body(self, payload: bytes) -> None:
         if self._held is not None and self._upstream is None:
-            self._held.append(payload)
+            self._hold_piece(payload)
             if self.seal is not None:
                 self._hold_less(self.seal, len(payload))
             return
@@ -578,4 +590,6 @@ class Exchange:
         if self.entry is not None and not self.entry.settled:
             self.settling = asyncio.ensure_future(self.entry.failed(kind_of_end(self), self.attempts > 0))
         self._deadline = 0.0
+        if self._held_size:
+            self._let_go_of_held()
         self.means.finished(self)
