@@ -114,7 +114,8 @@ class Exchange:
 
     def _unable(self, error: GatewayError) -> None:
         """A stage failed. Where no connection came about, nothing was sent: that may be tried again."""
-        unsent = self.stage == "exchange" and self._upstream is None and error.code.name.startswith("upstream_")
+        sending = self.stage == "exchange" and self._way is not None  # without a way: an uninspected tunnel
+        unsent = sending and self._upstream is None and error.code.name.startswith("upstream_")
         if unsent and not self.over and not self.reply_to.started and not self.first_byte_at:
             self.unsent += 1
             again_or_fail(self, error, "unsent")
