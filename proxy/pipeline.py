@@ -125,6 +125,7 @@ class Pipeline:
     def _decide(self, exchange: Served, caller: Caller) -> None:
         exchange.stage = "policy"
         exchange.caller = caller
+        exchange.tenant = caller.tenant
         call = exchange.call
         path = call.place.path
         if call.place.suspect and _holds_session(call.place.target, exchange.chain.is_session):

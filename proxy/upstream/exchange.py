@@ -18,6 +18,7 @@ from proxy.upstream.ledger.entry import Entry
 from proxy.upstream.ledger.keeping import entered, kind_of_end, reply_of
 from proxy.upstream.means import Means, Renew, Reply
 from proxy.upstream.sealing import Seal
+from proxy.upstream.trouble import Key
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
@@ -53,6 +54,7 @@ class Exchange:
         self.connection = connection
         self.reply_to = reply
         self.outcome = ""
+        self.tenant = ""
         self.error: GatewayError | None = None
         self.attempts = 0
         self.stage = "listener"
@@ -78,6 +80,11 @@ class Exchange:
         connection.hop = self
 
     # The pipeline.
+
+    @property
+    def trouble_key(self) -> Key:
+        """Whose way to which destination breakers and budgets are about."""
+        return self.tenant, self.call.destination
 
     @property
     def over(self) -> bool:
@@ -208,7 +215,7 @@ class Exchange:
         self._held, self._held_size = None, 0
 
     def _refuse_while_open(self) -> None:
-        left = self.means.trouble.refused_for(self.call.destination, time.monotonic())
+        left = self.means.trouble.refused_for(self.trouble_key, time.monotonic())
         if left is not None:
             raise GatewayError(
                 "breaker_open", "The provider has failed many times in a row.", retry_after=math.ceil(left)
@@ -406,7 +413,7 @@ class Exchange:
         assert way is not None
         self.first_byte_at = time.monotonic()
         if self.means.trouble.known and head.status < 500:
-            self.means.trouble.answered(self.call.destination)
+            self.means.trouble.answered(self.trouble_key)
         if self.seal is not None and self.seal.again(head) and self.body_kept:
             self._abandon_upstream()
             self._attempt(fresh=False)
