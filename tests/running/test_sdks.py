@@ -18,11 +18,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import trustme
-import yaml
 
 from tests.running.stand import LOOPBACK, Running, Stand
-
-PROVIDERS = Path(__file__).resolve().parents[2] / "providers"
 
 
 class Sdk(NamedTuple):
