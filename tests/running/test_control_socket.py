@@ -87,7 +87,8 @@ def test_a_blocked_tenants_idle_inspected_tunnels_are_closed_and_nobody_elses(se
         tunnel.sendall(f"GET /x HTTP/1.1\r\nHost: {INTERCEPTED}:{upstream.port}\r\n\r\n".encode())
         reply = tunnel.recv(10_000)
         while not reply.endswith(b"hello\n"):
-            assert (more := tunnel.recv(10_000)), reply
+            more = tunnel.recv(10_000)
+            assert more, reply
             reply += more
         serving.control("POST", "/block", tenant=blocked)
     assert tunnel.recv(1) == b""
