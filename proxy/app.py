@@ -54,7 +54,7 @@ from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.wire.framing import Limits
-from proxy.wire.hop import Patience
+from proxy.wire.hop import Buffered, Patience
 from proxy.wire.pool import Pool
 from proxy.wire.sweep import Sweep
 from signers.placement import prepare
@@ -133,6 +133,7 @@ class Instance:
             self.metrics,
             settings.limits.in_flight,
             self.sweep,
+            Buffered(settings.limits.buffered_bytes),
         )
         if settings.state.key_file.exists():  # without one, cursors hold as long as the process
             self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))

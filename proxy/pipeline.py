@@ -19,21 +19,21 @@ from typing import Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied
+from proxy.accounting import Accounting
 from proxy.audit.metrics import Metrics
-from proxy.audit.rendering import PathTemplates
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
 from proxy.credentials.resolve import Resolver
 from proxy.dialect import Answer, Dialect
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
-from proxy.model import AuditRecord, Call, Caller, Destination, ListenerKind, Material, Route
+from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.paging import Page, Paging
 from proxy.responses.delivery import Delivery
-from proxy.responses.judging import Judging, to_be_held
-from proxy.responses.kinds import blame_of, kind_of
+from proxy.responses.judging import Judging, streams, to_be_held
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
+from proxy.served import CallIds, Served
 from proxy.upstream.exchange import Exchange
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.means import Means
@@ -43,6 +43,7 @@ from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
 from proxy.upstream.trouble import Trouble
 from proxy.upstream.way import Timeouts, Way
+from proxy.wire.hop import Buffered
 from proxy.wire.pool import Pool, PoolKey
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
@@ -65,39 +66,6 @@ class RouteOptions(Protocol):
     def retries(self, provider: str, host: str) -> RetryPolicy: ...
 
 
-class Served(Exchange):
-    """An exchange with what its stages found out."""
-
-    chain: Chain
-    caller: Caller | None = None
-    route: Route | None = None
-    allowed: Allowed | None = None
-    denied: Denied | None = None
-    material: Material | None = None
-    record: AuditRecord | None = None
-    page: Page | None = None
-
-    def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
-        """Whether (caller, provider, credential) of this call are among those that `by` means."""
-        route, use = self.route, self.allowed.credential if self.allowed is not None else None
-        provider = route.provider.name if route is not None and route.provider is not None else ""
-        return self.caller is not None and by(self.caller, provider, use.name if use is not None else "")
-
-
-class CallIds:
-    """Unique ids, short and cheap: a random prefix for each process and a count."""
-
-    __slots__ = ("_count", "_prefix")
-
-    def __init__(self) -> None:
-        self._prefix = os.urandom(6).hex()
-        self._count = 0
-
-    def next(self) -> str:
-        self._count += 1
-        return f"{self._prefix}-{self._count:x}"
-
-
 class Pipeline:
     """Runs calls. `snapshot` may be assigned at any time; a call uses the one that it finds when it is decided."""
 
@@ -112,6 +80,7 @@ class Pipeline:
         metrics: Metrics,
         in_flight: int,
         sweep: Sweep,
+        buffered: Buffered | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.call_ids = CallIds()
@@ -121,10 +90,10 @@ class Pipeline:
         self.addresses = addresses
         self.routes = routes
         self._credentials = credentials
-        self._audit = audit
+        self.accounting = Accounting(audit, metrics)
         self._metrics = metrics
         self._in_flight = in_flight
-        self._paths = PathTemplates()
+        self.buffered = buffered or Buffered()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
         self._skews: Skews = {}
@@ -145,6 +114,8 @@ class Pipeline:
         exchange.stage = "identity"
         if len(self.running) > self._in_flight:
             raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
+        if self.buffered.used >= self.buffered.most:
+            raise GatewayError("overloaded", "Too many bytes of request bodies are waiting.", retry_after=1)
         caller = exchange.chain.identify(call.presented, time.time())
         if isinstance(caller, Caller):
             self._decide(exchange, caller)
@@ -212,7 +183,7 @@ class Pipeline:
         if allowed.errors != "problem":
             exchange.reply_to.mode = allowed.errors
         if call.section.websocket or _writes(route, call.method):
-            self._audit.opened(self._record(exchange))
+            self.accounting.opened(exchange)
         exchange.send(
             head,
             way,
@@ -339,7 +310,8 @@ class Pipeline:
             return None
         dialect = route.provider.dialect if route.provider is not None else UNDESCRIBED
         operation = route.operation.name if route.operation is not None else None
-        if head.status < 400 and exchange.entry is None and not to_be_held(head, bodiless, dialect, operation):
+        kept = exchange.entry is not None and not streams(head)
+        if head.status < 400 and not kept and not to_be_held(head, bodiless, dialect, operation):
             return None
         paged = partial(self._next_page, exchange) if head.status < 300 and operation is not None else None
         return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time, paged)
@@ -357,7 +329,7 @@ class Pipeline:
         exchange.caller, exchange.allowed = caller, allowed
         self.running.add(exchange)
         self._metrics.allowed += 1
-        self._audit.opened(self._record(exchange))
+        self.accounting.opened(exchange)
         return exchange
 
     # Ends.
@@ -368,35 +340,7 @@ class Pipeline:
     def _finished(self, exchange: Exchange) -> None:
         assert isinstance(exchange, Served)
         self.running.discard(exchange)
-        now = time.monotonic()
-        record = exchange.record or self._record(exchange)
-        upstream = now - exchange.sent_at if exchange.sent_at else 0.0
-        duration = now - exchange.call.started
-        _close(record, exchange, duration, upstream)
-        self._metrics.call_closed(record, duration, upstream)
-        self._audit.write(record)
-
-    def _record(self, exchange: Served) -> AuditRecord:
-        call, caller, route, allowed = exchange.call, exchange.caller, exchange.route, exchange.allowed
-        operation = route.operation if route is not None else None
-        decided = allowed if allowed is not None else exchange.denied
-        exchange.record = AuditRecord(
-            time=self._audit.clock.stamp(time.time()),
-            call_id=call.call_id,
-            listener=call.listener,
-            tenant=caller.tenant if caller else "",
-            actor=caller.actor if caller else "",
-            agent=caller.agent if caller else "",
-            provider=route.provider.name if route is not None and route.provider is not None else "other",
-            operation=operation.name if operation else "",
-            method=call.method,
-            host=call.destination.host,
-            path=self._paths.of(call.place.path, operation.path if operation else None),
-            rule=(decided.rule or "") if decided is not None else "",
-            policy=(decided.policy or "") if decided is not None else "",
-            credential=exchange.material.name if exchange.material is not None else "",
-        )
-        return exchange.record
+        self.accounting.closed(exchange)
 
     def reject(
         self,
@@ -414,42 +358,9 @@ class Pipeline:
         call_id = self.call_ids.next()
         keep = connection.keeps and error.code.name != "malformed_request"
         reply = render(error, call_id, method, keep)
-        self.account(error, call_id, listener, destination, len(reply), method, caller)
+        self.accounting.refused(error, call_id, listener, destination, len(reply), method, caller)
         connection.write(reply)
         connection.end_reply(keep)
-
-    def account(
-        self,
-        error: GatewayError,
-        call_id: str,
-        listener: ListenerKind,
-        destination: Destination | None,
-        bytes_out: int = 0,
-        method: str = "",
-        caller: Caller | None = None,
-    ) -> None:
-        """Leaves the record of something that was refused before it was a call."""
-        record = AuditRecord(
-            time=self._audit.clock.stamp(time.time()),
-            call_id=call_id,
-            listener=listener,
-            tenant=caller.tenant if caller else "",
-            actor=caller.actor if caller else "",
-            agent=caller.agent if caller else "",
-            provider="other",
-            method=method,
-            host=destination.host if destination else "",
-            status=error.status,
-            outcome="denied" if error.code.kind == "permission" else "error",
-            kind=error.code.kind,
-            code=error.code.name,
-            blame=error.blame,
-            stage="listener",
-            rule=error.rule or "",
-            bytes_out=bytes_out,
-        )
-        self._metrics.call_closed(record, 0.0, None)
-        self._audit.write(record)
 
 
 def _holds_session(target: bytes, is_session: Callable[[bytes], bool]) -> bool:
@@ -463,29 +374,3 @@ def _writes(route: Route, method: str) -> bool:
     if route.operation is not None:
         return route.operation.write
     return route.provider is not None or method not in SAFE_METHODS
-
-
-def _close(record: AuditRecord, exchange: Served, duration: float, upstream: float) -> None:
-    """Fills in how a call ended."""
-    error, reply, allowed = exchange.error, exchange.reply_to, exchange.allowed
-    record.status = reply.status
-    record.outcome = exchange.outcome
-    record.stage = exchange.stage
-    record.credential = exchange.material.name if exchange.material is not None else ""
-    record.attempts = exchange.attempts
-    record.duration_ms = round(duration * 1000, 3)
-    record.upstream_ms = round(upstream * 1000, 3)
-    record.bytes_in = exchange.bytes_in
-    record.bytes_out = reply.bytes_out
-    if error is not None:
-        record.kind, record.code, record.blame = error.code.kind, error.code.name, error.blame
-    elif exchange.outcome == "ok":
-        kind = exchange.finding.kind if exchange.finding is not None else kind_of(reply.status)
-        if kind is not None:
-            record.outcome, record.kind, record.code, record.blame = "error", kind, "provider_error", blame_of(kind)
-        elif allowed is not None and allowed.would_deny:
-            record.code = "would_deny"
-        elif exchange.unjudged:
-            record.code = "unjudged"
-    elif exchange.outcome == "canceled":
-        record.blame = "caller"

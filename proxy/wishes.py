@@ -10,7 +10,6 @@ from proxy.model import Call, Caller, Route
 from proxy.upstream.ledger.entry import Entry
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.ledger.rows import Scope
-from proxy.wire.server_connection import EARLY_LIMIT
 
 _KEY: Final = b"idempotency-key"
 
@@ -57,11 +56,4 @@ def _forward(call: Call, header: bytes, key: bytes) -> None:
 def _entry(call: Call, caller: Caller, rule: str, keeping: Keeping | None, key: bytes) -> Entry:
     if keeping is None:
         raise GatewayError("malformed_request", "Nobody here keeps an Idempotency-Key: the ledger is turned off.")
-    section = call.section
-    if section.chunked or section.expect or (section.length or 0) > EARLY_LIMIT:
-        raise GatewayError(
-            "malformed_request",
-            f"With an Idempotency-Key the body needs a Content-Length of at most {EARLY_LIMIT} and no Expect.",
-            status=413,
-        )
     return keeping.entry(Scope(caller.tenant, caller.actor, caller.agent, rule), key, call.call_id)

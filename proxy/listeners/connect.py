@@ -269,7 +269,9 @@ class Tunnel(asyncio.Protocol):
     def _refused(self, error: GatewayError) -> None:
         destination = Destination("https", self.host, self.port)
         pipeline = self.connect.pipeline
-        pipeline.account(error, pipeline.call_ids.next(), self.listener.kind, destination, caller=self.caller)
+        pipeline.accounting.refused(
+            error, pipeline.call_ids.next(), self.listener.kind, destination, caller=self.caller
+        )
         self._end(None)
 
     def _end(self, reason: str | None) -> None:

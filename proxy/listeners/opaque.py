@@ -12,7 +12,8 @@ from proxy.errors import GatewayError
 from proxy.listeners.client_hello import UNRECOGNIZED_NAME, parse
 from proxy.listeners.target import names_host
 from proxy.model import Call, Caller
-from proxy.pipeline import Pipeline, Served
+from proxy.pipeline import Pipeline
+from proxy.served import Served
 from proxy.upstream.dial import Dialler
 from proxy.upstream.exchange import Exchange
 from proxy.wire.server_connection import ServerConnection

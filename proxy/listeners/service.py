@@ -68,6 +68,7 @@ class Service(ABC):
         self.limits = terms.limits
         self.patience = terms.patience
         self.connections = connections
+        self.buffered = pipeline.buffered
 
     def opened(self, connection: ServerConnection) -> bool:
         if self.connections.add(connection):

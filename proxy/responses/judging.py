@@ -91,6 +91,11 @@ def to_be_held(head: ReplyHead, bodiless: bool, dialect: Dialect, operation: str
     return bool(declared) and _structured(head)
 
 
+def streams(head: ReplyHead) -> bool:
+    """Whether a success may go on for long: it has no length and is no document. It is passed on as it comes."""
+    return head.section.length is None and not _structured(head)
+
+
 def _headers(head: ReplyHead) -> Answer:
     return Answer(head.status, head.section.kept, b"")
 

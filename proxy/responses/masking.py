@@ -159,6 +159,7 @@ class CompressedGuard:
 def masker(masks: Masks, coding: bytes) -> PlainMasker | CompressedGuard:
     """The masker for a reply with that Content-Encoding. Codings that cannot be read here (br, zstd) are searched as
     they are, which finds nothing: the request's Accept-Encoding belongs to the client (docs/threat-model.md)."""
-    if coding in (b"gzip", b"x-gzip", b"deflate"):
-        return CompressedGuard(masks, coding)
+    applied = [name for part in coding.split(b",") if (name := part.strip(b" \t")) not in (b"", b"identity")]
+    if len(applied) == 1 and applied[0] in (b"gzip", b"x-gzip", b"deflate"):
+        return CompressedGuard(masks, applied[0])
     return PlainMasker(masks)

@@ -49,6 +49,11 @@ class Limits(Section):
     interim_replies: int = Field(16, ge=1, description="1xx replies before the final one.")
     client_connections: int = Field(4096, ge=1, description="Client connections of the whole process.")
     in_flight: int = Field(2048, ge=1, description="Calls running at once; over it 503 `overloaded`.")
+    buffered_bytes: int = Field(
+        64 * 1024 * 1024,
+        ge=1,
+        description="Bytes of request bodies waiting in memory, in all; over it 503 `overloaded`.",
+    )
     request_head_seconds: Seconds = Field(4, description="For a request's head, from its first byte.")
     stalled_body_seconds: Seconds = Field(4, description="Longest gap before 16 KB of a request body have come.")
     request_body_seconds: Seconds = Field(60, description="Longest gap between two pieces of a request body.")

@@ -15,7 +15,7 @@ from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
 from proxy.upstream.holding import Finding, Holding, again_or_fail
 from proxy.upstream.ledger.entry import Entry
-from proxy.upstream.ledger.keeping import entered, kind_of_end
+from proxy.upstream.ledger.keeping import entered, kind_of_end, reply_of
 from proxy.upstream.means import Means, Renew, Reply
 from proxy.upstream.sealing import Seal
 from proxy.upstream.way import Timeouts, Way
@@ -71,6 +71,7 @@ class Exchange:
         self._upstream: ClientConnection | None = None
         self._relay: OpaqueRelay | None = None
         self._held: list[bytes] | None = None  # a small body, waited for and kept whole
+        self._held_size = 0
         self._deadline = 0.0
         self._chunked = False
         self._hold = 0
@@ -113,7 +114,8 @@ class Exchange:
 
     def _unable(self, error: GatewayError) -> None:
         """A stage failed. Where no connection came about, nothing was sent: that may be tried again."""
-        unsent = self.stage == "exchange" and self._upstream is None and error.code.name.startswith("upstream_")
+        sending = self.stage == "exchange" and self._way is not None  # without a way: an uninspected tunnel
+        unsent = sending and self._upstream is None and error.code.name.startswith("upstream_")
         if unsent and not self.over and not self.reply_to.started and not self.first_byte_at:
             self.unsent += 1
             again_or_fail(self, error, "unsent")
@@ -137,7 +139,7 @@ class Exchange:
             self._send_sealed(self.seal.need.hold)
             return
         if not section.chunked and section.length is not None and section.length <= EARLY_LIMIT and not section.expect:
-            self._held = [self.connection.take_body()]
+            self._hold_piece(self.connection.take_body())
             if not self.connection.body_complete:
                 self._waits_for_body = True
                 return
@@ -171,7 +173,7 @@ class Exchange:
         assert way is not None
         self.stage = "exchange"
         if self.entry is not None and not self.entry.begun:
-            self.later(entered(self, self.entry, b"".join(self._held or ())))
+            self.later(entered(self, self.entry, self._fingerprinted()))
             return
         if self.means.trouble.known:
             self._refuse_while_open()
@@ -184,6 +186,26 @@ class Exchange:
             self._write(found)
         else:
             self.later(self._dialled(found))
+
+    def _fingerprinted(self) -> bytes:
+        """What an idempotency key stands for besides the target: the body, or the length of one that is not kept."""
+        if self._held is not None:
+            return b"".join(self._held)
+        section = self.call.section
+        return (
+            b"" if section.length in (None, 0) and not section.chunked else b"unseen body, length %r" % section.length
+        )
+
+    def _hold_piece(self, payload: bytes) -> None:
+        if self._held is None:
+            self._held = []
+        self._held.append(payload)
+        self._held_size += len(payload)
+        self.connection.service.buffered.used += len(payload)
+
+    def _let_go_of_held(self) -> None:
+        self.connection.service.buffered.used -= self._held_size
+        self._held, self._held_size = None, 0
 
     def _refuse_while_open(self) -> None:
         left = self.means.trouble.refused_for(self.call.destination, time.monotonic())
@@ -237,7 +259,7 @@ class Exchange:
         whole = self.body_kept and self._hold >= 0
         body = b"".join(self._held) if self._held is not None else connection.take_body()
         if not whole:
-            self._held = None
+            self._let_go_of_held()
         complete = connection.body_complete
         self.bytes_in = len(body)
         head = seal.head(body if whole else None)
@@ -282,7 +304,7 @@ class Exchange:
 
     def client_body(self, payload: bytes) -> None:
         if self._held is not None and self._upstream is None:
-            self._held.append(payload)
+            self._hold_piece(payload)
             if self.seal is not None:
                 self._hold_less(self.seal, len(payload))
             return
@@ -391,6 +413,8 @@ class Exchange:
             return
         if (head.status >= 400 or way.watched or self.entry is not None) and self._held_back(head, bodiless, way):
             return
+        if self.entry is not None:  # a stream is not kept, but that the call was done is
+            self.settling = asyncio.ensure_future(self.entry.done(reply_of(head, b"", whole=False)))
         self._deadline = self.first_byte_at + way.timeouts.read
         self.reply_to.head(head, bodiless, more, self.attempts_line if self.attempts > 1 else b"")
         if not self.connection.writable and self._upstream is not None:
@@ -567,4 +591,6 @@ class Exchange:
         if self.entry is not None and not self.entry.settled:
             self.settling = asyncio.ensure_future(self.entry.failed(kind_of_end(self), self.attempts > 0))
         self._deadline = 0.0
+        if self._held_size:
+            self._let_go_of_held()
         self.means.finished(self)

@@ -29,9 +29,10 @@ class Limits(NamedTuple):
     interim: int = 16
 
 
-# RFC 9112 section 3: method SP request-target SP HTTP-version; a method is a token (RFC 9110 section 5.6.2).
+# RFC 9112 section 3: method SP request-target SP HTTP-version; a method is a token (RFC 9110 section 5.6.2). One in
+# small letters is another method to policy, but the same one to a server that compares without case: it never passes.
 # The target's bytes are judged where its form is known (proxy/listeners/target.py); blanks and controls never pass.
-_REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}) ([\x21-\x7e]+) HTTP/1\.([01])")
+_REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Z]{1,64}) ([\x21-\x7e]+) HTTP/1\.([01])")
 _STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]{0,1024}))?")
 _LENGTH: Final = re.compile(rb"0|[1-9][0-9]{0,17}")
 

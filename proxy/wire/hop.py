@@ -22,6 +22,16 @@ class Patience(NamedTuple):
     keep_alive: float = 300.0
 
 
+class Buffered:
+    """Bytes of request bodies that wait in memory, over all connections, and how many may."""
+
+    __slots__ = ("most", "used")
+
+    def __init__(self, most: int = 64 * 1024 * 1024) -> None:
+        self.most = most
+        self.used = 0
+
+
 class Hop(Protocol):
     """The call in progress, as the client's connection sees it."""
 
@@ -38,6 +48,7 @@ class Service(Protocol):
 
     limits: Limits
     patience: Patience
+    buffered: Buffered
 
     def request(self, head: RequestHead, connection: ServerConnection) -> None:
         """A request is there: answer it, now or later, through the connection."""

@@ -117,6 +117,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _lost(self) -> None:
         self._gone = True
+        self._drop_early()
         if self.hop is not None:
             hop, self.hop = self.hop, None
             hop.client_gone()
@@ -214,8 +215,7 @@ class ServerConnection(asyncio.Protocol):
         except ChunkFault as fault:
             raise malformed(f"The chunked body is malformed: {fault}.") from None
         if payload:
-            self._early.append(payload)
-            self._early_size += len(payload)
+            self._keep_early(payload)
 
     def _unframed(self, data: bytes) -> bytes:
         """Body bytes of `data`; notes the body's end and keeps what lies behind it. Raises ChunkFault."""
@@ -249,10 +249,20 @@ class ServerConnection(asyncio.Protocol):
             if self.body_complete and self.hop is not None:
                 self.hop.client_body_end(self.trailers)
         elif payload:
-            self._early.append(payload)
-            self._early_size += len(payload)
+            self._keep_early(payload)
             if self._early_size > EARLY_LIMIT:
                 self._pause()
+
+    def _keep_early(self, payload: bytes) -> None:
+        self._early.append(payload)
+        self._early_size += len(payload)
+        self.service.buffered.used += len(payload)
+
+    def _drop_early(self) -> list[bytes]:
+        early, self._early = self._early, []
+        self.service.buffered.used -= self._early_size
+        self._early_size = 0
+        return early
 
     def _await_body(self) -> None:
         patience = self.service.patience
@@ -278,8 +288,7 @@ class ServerConnection(asyncio.Protocol):
     def take_body(self) -> bytes:
         """What has come of the body so far; from now on the rest is handed to the hop as it comes."""
         self._taken = True
-        early, self._early = self._early, []
-        self._early_size = 0
+        early = self._drop_early()
         if not self.body_complete:
             self.resume_body()
         return early[0] if len(early) == 1 else b"".join(early)
@@ -324,7 +333,7 @@ class ServerConnection(asyncio.Protocol):
             self._next()
         else:
             self._discarding = True
-            self._early.clear()
+            self._drop_early()
             self.resume_body()
 
     def _discarded(self) -> None:
@@ -334,6 +343,8 @@ class ServerConnection(asyncio.Protocol):
 
     def _next(self) -> None:
         self._busy = False
+        if self._early_size:
+            self._drop_early()
         if self._bodied:
             self._reset_body()
         self.resume_body()
@@ -346,6 +357,7 @@ class ServerConnection(asyncio.Protocol):
     def cut(self) -> None:
         """Ends the connection so that what the client has cannot pass for a whole reply."""
         self.hop = None
+        self._drop_early()
         self._gone = True
         if self.transport is not None:
             reset(self.transport)
@@ -376,7 +388,7 @@ class ServerConnection(asyncio.Protocol):
             self._close()
             return
         self._lingering = True
-        self._early.clear()
+        self._drop_early()
         self._buffer = b""
         self._deadline = time.monotonic() + _LINGER
         if self.transport is not None and not self.transport.is_closing():

@@ -119,11 +119,37 @@ def test_a_provider_that_keeps_keys_itself_gets_them_and_is_tried_again(flow: Fl
     assert [request.all("Idempotency-Key") for request in flow.stripe.requests] == [["six"], ["six"]]
 
 
-def test_a_body_that_is_not_kept_cannot_be_keyed(flow: Flow) -> None:
+@pytest.mark.parametrize("lines", [(b"Transfer-Encoding: chunked",), (b"Content-Length: 100000",)])
+def test_a_large_body_is_streamed_under_its_key_and_done_once(flow: Flow, lines: tuple[bytes, ...]) -> None:
+    """SDKs of model APIs put a key on every call, long prompts included."""
+    flow.plain.forget(answering(CREATED))
+    body = b"5\r\nhello\r\n0\r\n\r\n" if b"chunked" in lines[0] else b"x" * 100_000
+    key = b"Idempotency-Key: large-%d" % len(body)
     with flow.product.client() as client:
-        lines = (b"Idempotency-Key: seven", b"Transfer-Encoding: chunked")
-        got = client.ask(absolute(flow.plain, "/", *lines, method="DELETE") + b"0\r\n\r\n")
-    assert (got.status, got.code) == (413, "malformed_request")
+        request = absolute(flow.plain, "/", key, *lines, method="POST").replace(b"Content-Length: 0\r\n", b"") + body
+        assert client.ask(request).status == 201
+        again = client.ask(request)
+    assert len(flow.plain.requests) == 1
+    assert (again.status, again.header("Sluicegate-Replayed")) == (201, "true") or again.code == "outcome_unknown"
+
+
+def test_a_stream_of_events_under_a_key_is_not_held_back(flow: Flow) -> None:
+    turn = threading.Event()
+
+    def script(connection: Connection) -> None:
+        connection.request()
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.send(b"8\r\ndata: 1\n\r\n")
+        assert turn.wait(5)
+        connection.send(b"0\r\n\r\n")
+
+    flow.plain.forget(script)
+    with flow.product.client() as client:
+        client.send(absolute(flow.plain, "/", b"Idempotency-Key: stream", method="POST"))
+        assert client.reply_head().status == 200
+        assert client.chunk() == b"data: 1\n"
+        turn.set()
+        assert client.chunk() == b""
 
 
 def test_a_kill_before_the_answer_leaves_an_unknown_outcome(new_folder: NewFolder) -> None:

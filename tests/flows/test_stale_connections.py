@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,11 @@ def flow(running: Flow) -> Flow:
 CALLS = [("GET", ()), ("POST", ()), ("POST", (b"Idempotency-Key: k1",))]
 
 
+def anew(lines: tuple[bytes, ...]) -> list[bytes]:
+    """The lines with keys that no call has used: the same key again would be answered by the ledger."""
+    return [line + uuid.uuid4().hex.encode() for line in lines]
+
+
 @pytest.mark.parametrize(("method", "lines"), CALLS)
 @pytest.mark.parametrize("kind", ["fin", "rst"])
 def test_a_connection_that_closed_while_idle_is_replaced(
@@ -52,7 +58,7 @@ def test_a_connection_that_closed_while_idle_is_replaced(
     flow.upstream.forget(script)
     for _ in range(3):
         closed.clear()
-        reply = flow.product.get(flow.upstream, "/", *lines, method=method)
+        reply = flow.product.get(flow.upstream, "/", *anew(lines), method=method)
         assert reply.status == 200, reply.body
         assert closed.wait(5)
 
@@ -90,7 +96,7 @@ def test_a_post_on_a_connection_that_dies_under_it_is_not_repeated(
     """B30: 502 with a code of its own, since the upstream may have acted."""
     dying(flow, how)
     assert flow.product.get(flow.upstream).status == 200
-    reply = flow.product.get(flow.upstream, "/once", *lines, method="POST", body=b"pay")
+    reply = flow.product.get(flow.upstream, "/once", *anew(lines), method="POST", body=b"pay")
     assert (reply.status, reply.code) == (502, "outcome_unknown")
     assert reply.json()["retryable"] is False
     assert [request.target for request in flow.upstream.requests].count(b"/once") == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import subprocess
@@ -201,6 +202,9 @@ def test_a_client_that_rejects_the_leaf_is_logged(flow: Flow) -> None:
         with pytest.raises(ssl.SSLCertVerificationError):
             client.start_tls(context, "localhost")
     eventually(lambda: "localhost" in flow.product.diagnostics()[len(before) :])
+    line = json.loads(flow.product.diagnostics()[len(before) :].splitlines()[0])
+    assert line["host"] == "localhost"
+    assert "ALERT" in line["reason"]
     assert flow.tls.received == b""
 
 

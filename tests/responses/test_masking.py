@@ -94,7 +94,14 @@ def packed(text: bytes, coding: str) -> bytes:
     return packer.compress(text) + packer.flush()
 
 
-CODINGS = [("gzip", b"gzip"), ("gzip", b"x-gzip"), ("deflate", b"deflate"), ("raw", b"deflate")]
+CODINGS = [
+    ("gzip", b"gzip"),
+    ("gzip", b"x-gzip"),
+    ("gzip", b"identity, gzip"),
+    ("gzip", b"gzip ,"),
+    ("deflate", b"deflate"),
+    ("raw", b"deflate"),
+]
 
 
 @pytest.mark.parametrize(("how", "coding"), CODINGS)

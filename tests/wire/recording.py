@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from proxy.errors import GatewayError
 from proxy.model import Headers, RequestHead
 from proxy.wire.framing import Limits
-from proxy.wire.hop import Patience
+from proxy.wire.hop import Buffered, Patience
 from proxy.wire.server_connection import ServerConnection
 
 
@@ -107,6 +107,7 @@ class RecordingService:
     ) -> None:
         self.limits = limits or Limits()
         self.patience = Patience()
+        self.buffered = Buffered()
         self.heads: list[RequestHead] = []
         self.refusals: list[GatewayError] = []
         self.ended = 0

@@ -1,0 +1,45 @@
+"""One call under way, with what its stages found out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from policies.decide import Allowed, Denied
+from proxy.identity.chain import Chain
+from proxy.model import AuditRecord, Caller, Material, Route
+from proxy.paging import Page
+from proxy.upstream.exchange import Exchange
+
+
+class Served(Exchange):
+    """An exchange with what its stages found out."""
+
+    chain: Chain
+    caller: Caller | None = None
+    route: Route | None = None
+    allowed: Allowed | None = None
+    denied: Denied | None = None
+    material: Material | None = None
+    record: AuditRecord | None = None
+    page: Page | None = None
+
+    def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
+        """Whether (caller, provider, credential) of this call are among those that `by` means."""
+        route, use = self.route, self.allowed.credential if self.allowed is not None else None
+        provider = route.provider.name if route is not None and route.provider is not None else ""
+        return self.caller is not None and by(self.caller, provider, use.name if use is not None else "")
+
+
+class CallIds:
+    """Unique ids, short and cheap: a random prefix for each process and a count."""
+
+    __slots__ = ("_count", "_prefix")
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(6).hex()
+        self._count = 0
+
+    def next(self) -> str:
+        self._count += 1
+        return f"{self._prefix}-{self._count:x}"
