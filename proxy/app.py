@@ -147,9 +147,9 @@ class Instance:
         self.authority_fault = ""
         """Why the authority on disk is not in use."""
         self.reloads = () if frozen else tuple(self._reloads())
-        for revocations in self.identities.revocations:
-            revocations.subscribe(self._cut_revoked)
         self.services = [(listener, self._service(listener)) for listener in settings.listeners]
+        for revocations in self.identities.revocations:  # those of the chains that the services have just been given
+            revocations.subscribe(self._cut_revoked)
         self._servers: list[asyncio.AbstractServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
