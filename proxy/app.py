@@ -29,11 +29,12 @@ from proxy.errors import ConfigurationError, GatewayError, StoreError
 from proxy.identity.chain import Chain
 from proxy.listeners.base_url import BaseUrlListener
 from proxy.listeners.certificate_authority import CertificateAuthority
-from proxy.listeners.connect import Connect
+from proxy.listeners.connect import Connect, end_tunnels
 from proxy.listeners.forward import ForwardListener
 from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
+from proxy.model import Caller
 from proxy.opening import open_issuing, open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.paging import Paging
@@ -146,9 +147,9 @@ class Instance:
         self.authority_fault = ""
         """Why the authority on disk is not in use."""
         self.reloads = () if frozen else tuple(self._reloads())
-        for revocations in self.identities.revocations:
-            revocations.subscribe(self._cut_revoked)
         self.services = [(listener, self._service(listener)) for listener in settings.listeners]
+        for revocations in self.identities.revocations:  # those of the chains that the services have just been given
+            revocations.subscribe(self._cut_revoked)
         self._servers: list[asyncio.AbstractServer] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
@@ -271,7 +272,7 @@ class Instance:
         blocks = tuple(map(block_of, fleet))
         self.pipeline.blocks.take_fleet(blocks)
         for block in blocks:
-            self.pipeline.cut(block.stops, refusal(block))
+            self.cut(block.stops, refusal(block))
 
     # While it runs.
 
@@ -327,9 +328,13 @@ class Instance:
     def _cut_revoked(self) -> None:
         """A revocation list has changed: whoever is on it loses what is still running."""
         error = GatewayError("identity_invalid", "The session was revoked.")
-        self.pipeline.cut(
-            lambda caller, _, __: any(known.revoked(caller) for known in self.identities.revocations), error
-        )
+        self.cut(lambda caller, _, __: any(known.revoked(caller) for known in self.identities.revocations), error)
+
+    def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
+        """Ends what whoever is caught by (caller, provider, credential) has open; how many calls and relays it was."""
+        ended = self.pipeline.cut(caught, error)
+        end_tunnels(self.connections, caught)
+        return ended
 
     def _credential_read(self, path: str, result: str, reader: Reader) -> None:
         self.audit.credential_read(path, result, reader.caller, time.time(), reader.call_id)

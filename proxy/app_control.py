@@ -67,9 +67,9 @@ class Operator:
 
     def block(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Refuses such calls from now on and ends those in progress."""
-        block, pipeline = block_of(asked), self._instance.pipeline
-        pipeline.blocks.add(block)
-        return {"blocks": pipeline.blocks.shown(), "ended": pipeline.cut(block.stops, refusal(block))}
+        block, blocks = block_of(asked), self._instance.pipeline.blocks
+        blocks.add(block)
+        return {"blocks": blocks.shown(), "ended": self._instance.cut(block.stops, refusal(block))}
 
     def unblock(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Lets go what exactly such a block has stopped. Raises ValueError when there is none."""

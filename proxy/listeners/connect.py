@@ -117,7 +117,7 @@ class Connect:
             OpaqueTunnel(self.pipeline, self.dialler, call, connection, listener.chain, caller, verdict).open()
             return
         connection.write(ESTABLISHED)
-        Tunnel(self, listener, connection, host, port, presented).start()
+        Tunnel(self, listener, connection, host, port, presented, caller).start()
 
 
 def _check_connect_host(value: bytes, host: str, port: int) -> None:
@@ -138,6 +138,7 @@ class Tunnel(asyncio.Protocol):
         host: str,
         port: int,
         presented: Presented,
+        caller: Caller,
     ) -> None:
         self.connect = connect
         self.listener = listener
@@ -147,6 +148,7 @@ class Tunnel(asyncio.Protocol):
         self.host = host
         self.port = port
         self.presented = presented
+        self.caller = caller
         self._deadline = time.monotonic() + connect.terms.patience.keep_alive
         self._waiting = False
         self._task: asyncio.Future[None] | None = None
@@ -247,6 +249,7 @@ class Tunnel(asyncio.Protocol):
             self.connect.connections,
             destination,
             self.presented,
+            self.caller,
             self._release,
         )
 
@@ -267,16 +270,9 @@ class Tunnel(asyncio.Protocol):
         destination = Destination("https", self.host, self.port)
         pipeline = self.connect.pipeline
         pipeline.accounting.refused(
-            error, pipeline.call_ids.next(), self.listener.kind, destination, caller=self._caller()
+            error, pipeline.call_ids.next(), self.listener.kind, destination, caller=self.caller
         )
         self._end(None)
-
-    def _caller(self) -> Caller | None:
-        try:
-            caller = self.listener.chain.identify_connection(self.presented, time.time())
-        except GatewayError:
-            return None
-        return caller if isinstance(caller, Caller) else None
 
     def _end(self, reason: str | None) -> None:
         if reason is not None:
@@ -312,14 +308,17 @@ class Inside(Service):
         connections: Connections,
         destination: Destination,
         presented: Presented,
+        caller: Caller,
         release: Callable[[], None],
     ) -> None:
-        """`release` gives back the place that the tunnel took among the open connections."""
+        """`caller` opened the tunnel; calls inside may name another. `release` gives back the place that the
+        tunnel took among the open connections."""
         super().__init__(pipeline, listener.chain, terms, connections)
         self.kind = listener.kind
         self._release = release
         self._destination = destination
         self._presented = presented
+        self.caller = caller
 
     def opened(self, connection: ServerConnection) -> bool:
         self._release()
@@ -349,3 +348,15 @@ class Inside(Service):
 
     def refuse(self, error: GatewayError, connection: ServerConnection) -> None:
         self.pipeline.reject(error, connection, self.kind, self._destination)
+
+
+def end_tunnels(connections: Connections, caught: Callable[[Caller, str, str], bool]) -> None:
+    """Closes the inspected tunnels whose openers are caught by (caller, provider, credential), idle ones at once.
+
+    A call in progress inside may be another caller's, so it is left to end; those of whoever is caught are cut
+    separately. No more is known of a tunnel than its opener: what names a provider or a credential catches none.
+    """
+    for connection in tuple(connections.open):
+        service = connection.service
+        if isinstance(service, Inside) and caught(service.caller, "", ""):
+            connection.drain()

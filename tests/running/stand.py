@@ -94,6 +94,9 @@ def policy(upstream: Upstream, *allow: Mapping[str, Any]) -> dict[str, Any]:
 class Stand:
     """A configuration in a folder."""
 
+    program: Sequence[str] = NAMED
+    """The product, with the names that its tests want."""
+
     def __init__(self, folder: Path, upstream: Upstream, authority: trustme.CA, **settings: Any) -> None:
         self.folder = folder
         self.upstream = upstream
@@ -122,7 +125,7 @@ class Stand:
     ) -> subprocess.CompletedProcess[str]:
         """A `sluicegate` command that ends by itself."""
         return subprocess.run(
-            [*NAMED, *words], input=stdin, capture_output=True, text=True, timeout=timeout, cwd=self.folder,
+            [*self.program, *words], input=stdin, capture_output=True, text=True, timeout=timeout, cwd=self.folder,
             env=self.environment(environment or {}),
         )  # fmt: skip
 
@@ -161,7 +164,7 @@ class Running:
         self.stand = stand
         words = ["run", "--config", str(stand.config), *options, "--", sys.executable, "-c", PRINT_ENVIRONMENT]
         self.process = subprocess.Popen(
-            [*NAMED, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [*stand.program, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             cwd=stand.folder, env=stand.environment(environment or {}),
         )  # fmt: skip
         assert self.process.stdout is not None
@@ -200,7 +203,7 @@ class Serving:
     def __enter__(self) -> Serving:
         self.log = (self.stand.folder / "diagnostics.log").open("w+")
         self.process = subprocess.Popen(
-            [*NAMED, "serve", "--config", str(self.stand.config)], stdin=subprocess.DEVNULL,
+            [*self.stand.program, "serve", "--config", str(self.stand.config)], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=self.log, cwd=self.stand.folder, env=self.stand.environment({}),
         )  # fmt: skip
         eventually(lambda: self._up() and self.status()["ready"], 30)

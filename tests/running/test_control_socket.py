@@ -80,6 +80,22 @@ def test_a_blocked_tenants_tunnels_are_cut_and_no_new_ones_opened(
     assert cut[0]["code"] == "policy_denied"
 
 
+def test_a_blocked_tenants_idle_inspected_tunnels_are_closed_and_nobody_elses(serving: Serving, upstream: Upstream):
+    authority = trusting((serving.stand.folder / "ca" / "ca.crt").read_text())
+    tunnel = authority.wrap_socket(_connect(serving, upstream, INTERCEPTED)[1], server_hostname=INTERCEPTED)
+    for blocked in ("globex", "acme"):
+        tunnel.sendall(f"GET /x HTTP/1.1\r\nHost: {INTERCEPTED}:{upstream.port}\r\n\r\n".encode())
+        reply = tunnel.recv(10_000)
+        while not reply.endswith(b"hello\n"):
+            more = tunnel.recv(10_000)
+            assert more, reply
+            reply += more
+        serving.control("POST", "/block", tenant=blocked)
+    assert tunnel.recv(1) == b""
+    for blocked in ("globex", "acme"):
+        serving.control("POST", "/unblock", tenant=blocked)
+
+
 def test_explain_answers_for_the_running_instance(serving: Serving, upstream: Upstream):
     asked = {"method": "GET", "url": upstream.url(INTERCEPTED), "tenant": "acme", "agent": "bot"}
     assert serving.control("POST", "/explain", **asked)[1]["decision"] == "allowed"
@@ -120,5 +136,9 @@ def _connect(serving: Serving, upstream: Upstream, host: str) -> tuple[bytes, so
 def _tunnel(serving: Serving, upstream: Upstream, roots: trustme.CA) -> ssl.SSLSocket:
     reply, client = _connect(serving, upstream, TUNNELLED)
     assert reply.startswith(b"HTTP/1.1 200")
-    context = ssl.create_default_context(cadata=roots.cert_pem.bytes().decode())
+    context = trusting(roots.cert_pem.bytes().decode())
     return context.wrap_socket(client, server_hostname=TUNNELLED, suppress_ragged_eofs=False)
+
+
+def trusting(pem: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=pem)
