@@ -77,21 +77,14 @@ class Delivery:
         self._left = 0 if bodiless else section.length
         self._chunked = not bodiless and call.minor == 1 and (section.chunked or close_delimited)
         self.keep = connection.keeps and (bodiless or self._chunked or section.length is not None)
-        parts = [self._status_line(head), self._lines(section, bodiless)]
-        if close_delimited and self._chunked:
-            parts.append(b"Transfer-Encoding: chunked\r\n")
-        parts.append(b"Sluicegate-Call-Id: %b\r\n" % call.call_id.encode("ascii"))
-        kind = kind_of(head.status) if finding is None else None
-        if kind is not None:
-            parts.append(b"Sluicegate-Error-Kind: %b\r\nSluicegate-Error-Source: provider\r\n" % kind.encode("ascii"))
-        parts.append(extra)
-        if not self.keep:
-            parts.append(b"Connection: close\r\n")
-        elif call.minor == 0:
-            parts.append(b"Connection: keep-alive\r\n")
-        parts.append(b"\r\n")
+        front = self._front(head, bodiless)
+        call_id = call.call_id.encode("ascii")
+        if self.keep and call.minor and head.status < 400 and not extra and not close_delimited:
+            self._pending = b"%bSluicegate-Call-Id: %b\r\n\r\n" % (front, call_id)  # what nearly every reply is
+        else:
+            rest = self._further_lines(head, finding, close_delimited)
+            self._pending = b"%bSluicegate-Call-Id: %b\r\n%b%b\r\n" % (front, call_id, rest, extra)
         self._coding = section.coding
-        self._pending = b"".join(parts)
         if not more:
             self._send(b"")
 
@@ -99,22 +92,32 @@ class Delivery:
         reason = self._masked(head.reason) if len(head.reason) >= SHORTEST else head.reason
         return b"HTTP/1.1 %d %b\r\n" % (head.status, reason)
 
-    def _lines(self, section: ReplySection, bodiless: bool) -> bytes:
-        """The header block, remembered with the section while nothing that it depends on changes."""
-        call = self._call
+    def _further_lines(self, head: ReplyHead, finding: Finding | None, close_delimited: bool) -> bytes:
+        lines = b""
+        if close_delimited and self._chunked:
+            lines += b"Transfer-Encoding: chunked\r\n"
+        kind = kind_of(head.status) if finding is None else None
+        if kind is not None:
+            lines += b"Sluicegate-Error-Kind: %b\r\nSluicegate-Error-Source: provider\r\n" % kind.encode("ascii")
+        if not self.keep:
+            lines += b"Connection: close\r\n"
+        elif self._call.minor == 0:
+            lines += b"Connection: keep-alive\r\n"
+        return lines
+
+    def _front(self, head: ReplyHead, bodiless: bool) -> bytes:
+        """Status line and header block, remembered with the head while nothing that they depend on changes."""
+        call, section = self._call, head.section
         plain = (
             not (section.pointing and call.place.segment) and call.minor == 1 and not (bodiless and self.status < 300)
         )
-        key = (self._masks, plain)
-        if plain and section.memo is not None and section.memo[0] == key:
-            return section.memo[1]
-        lines = section.kept
-        if not plain:
-            lines = self._adapted(lines, section)
-        block = self._masked(_block(lines))
+        if plain and head.memo is not None and head.memo[0] is self._masks:
+            return head.memo[1]
+        lines = section.kept if plain else self._adapted(section.kept, section)
+        front = self._status_line(head) + self._masked(_block(lines))
         if plain:
-            section.memo = (key, block)
-        return block
+            head.memo = (self._masks, front)
+        return front
 
     def _adapted(self, lines: Headers, section: ReplySection) -> Headers:
         call = self._call

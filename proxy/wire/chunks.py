@@ -15,10 +15,11 @@ from proxy.wire.framing import Limits, header_section
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED: Final = rb'"(?:[\t \x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"'
-_EXTENSION: Final = rb"[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
+# Without the blanks that RFC 9112 section 7.1.1 calls bad: llhttp refuses them, and nobody sends them.
+_EXTENSION: Final = rb";" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?"
 _SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:" + _EXTENSION + rb")*")
 # What a size line may be while its end is missing, so that a hopeless one is refused now and not at a time limit.
-_BEGINNING: Final = re.compile(rb"[0-9A-Fa-f]{0,15}(?:[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r?)?")
+_BEGINNING: Final = re.compile(rb"[0-9A-Fa-f]{0,15}(?:(?:;[\t\x20-\x7e\x80-\xff]*)?\r?)?")
 
 # Fields that frame, route or authenticate a message mean nothing in a trailer and must not be merged into its head
 # by whoever reads it next (RFC 9110 section 6.5.1).

@@ -37,10 +37,9 @@ class ReplySection:
     upgrade     values of Upgrade, for a 101
     coding      Content-Encoding, lower-case; b"" without one
     pointing    some line may point at the provider's own URLs (Location, Link) or pins its scheme (HSTS)
-    memo        the last rendering: (what it depends on, bytes)
     """
 
-    __slots__ = ("chunked", "close", "coding", "keep_alive", "kept", "length", "memo", "pointing", "upgrade")
+    __slots__ = ("chunked", "close", "coding", "keep_alive", "kept", "length", "pointing", "upgrade")
 
     def __init__(self, kept: Headers, by_name: dict[bytes, list[bytes]]) -> None:
         connection = tokens(by_name.get(b"connection", []))
@@ -50,7 +49,6 @@ class ReplySection:
         self.upgrade = tuple(by_name.get(b"upgrade", []))
         self.coding = b",".join(by_name.get(b"content-encoding", [])).lower()
         self.pointing = not _POINTING.isdisjoint(by_name)
-        self.memo: tuple[object, bytes] | None = None
         try:
             self.length = content_length(by_name.get(b"content-length", []))
             self.chunked = is_chunked(by_name.get(b"transfer-encoding", []))
@@ -62,14 +60,17 @@ class ReplySection:
     def with_lines(self, kept: Headers) -> ReplySection:
         """The same section with other end-to-end lines."""
         other = copy(self)
-        other.kept, other.memo = kept, None
+        other.kept = kept
         return other
 
 
 class ReplyHead:
-    """A status line with its header section. `raw` and `section_raw` are the bytes it was made from."""
+    """A status line with its header section. `raw` and `section_raw` are the bytes it was made from.
 
-    __slots__ = ("minor", "raw", "reason", "section", "section_raw", "status")
+    `memo` is the last rendering: (what it depends on, bytes).
+    """
+
+    __slots__ = ("memo", "minor", "raw", "reason", "section", "section_raw", "status")
 
     def __init__(
         self, raw: bytes, status: int, reason: bytes, minor: int, section: ReplySection, section_raw: bytes
@@ -80,6 +81,7 @@ class ReplyHead:
         self.minor = minor
         self.section = section
         self.section_raw = section_raw
+        self.memo: tuple[object, bytes] | None = None
 
     def with_lines(self, kept: Headers) -> ReplyHead:
         """The same head with other end-to-end lines."""

@@ -169,7 +169,7 @@ class TlsTransport(asyncio.Protocol):
                     break
                 pieces.append(piece)
                 size += len(piece)
-                if not self._incoming.pending and not self.tls.pending():
+                if not self._incoming.pending:
                     break  # nothing more can come: asking would raise, which costs as much as decrypting a small reply
         except ssl.SSLWantReadError:
             pass

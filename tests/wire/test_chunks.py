@@ -37,7 +37,7 @@ def read(pieces: list[bytes], limits: Limits = LIMITS) -> tuple[bytes, bool, Hea
         (b"005\r\nhello\r\n000\r\n\r\n", b"hello"),
         (b"2\r\n\r\n\r\n0\r\n\r\n", b"\r\n"),
         (b"5;a=b\r\nhello\r\n0;c\r\n\r\n", b"hello"),
-        (b'5 ; a="b"\r\nhello\r\n0\r\n\r\n', b"hello"),
+        (b'5;a="b"\r\nhello\r\n0\r\n\r\n', b"hello"),
         (b"1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n", b"abc"),
     ],
 )
