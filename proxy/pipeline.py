@@ -105,8 +105,7 @@ class Pipeline:
 
     def begin(self, call: Call, connection: ServerConnection, chain: Chain) -> None:
         """Takes a call from a listener. Its reply, or our refusal, goes to the connection."""
-        exchange = Served(call, connection, Delivery(connection, call), self._means)
-        exchange.chain = chain
+        exchange = Served(call, connection, Delivery(connection, call), self._means, chain=chain)
         self.running.add(exchange)
         self._run(exchange, self._identify, call)
 
@@ -125,6 +124,7 @@ class Pipeline:
     def _decide(self, exchange: Served, caller: Caller) -> None:
         exchange.stage = "policy"
         exchange.caller = caller
+        exchange.tenant = caller.tenant
         call = exchange.call
         path = call.place.path
         if call.place.suspect and _holds_session(call.place.target, exchange.chain.is_session):
@@ -323,9 +323,11 @@ class Pipeline:
         rule = (allowed.rule or "") if allowed is not None else ""
         return self.paging.line(answer, call, caller, route, rule, exchange.page or Page(call.place.target))
 
-    def tunnel(self, call: Call, connection: ServerConnection, caller: Caller, allowed: Allowed) -> Served:
+    def tunnel(
+        self, call: Call, connection: ServerConnection, chain: Chain, caller: Caller, allowed: Allowed
+    ) -> Served:
         """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
-        exchange = Served(call, connection, Delivery(connection, call), self._means)
+        exchange = Served(call, connection, Delivery(connection, call), self._means, chain=chain)
         exchange.caller, exchange.allowed = caller, allowed
         self.running.add(exchange)
         self._metrics.allowed += 1

@@ -12,7 +12,7 @@ from proxy.paging import Page
 from proxy.upstream.exchange import Exchange
 
 
-class Served(Exchange):
+class Served(Exchange, eq=False, kw_only=True):
     """An exchange with what its stages found out."""
 
     chain: Chain

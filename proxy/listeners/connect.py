@@ -114,7 +114,7 @@ class Connect:
             return
         if isinstance(verdict, Allowed):
             call = listener.call(head, connection, Place(Destination("https", host, port), b"/", "/"))
-            OpaqueTunnel(self.pipeline, self.dialler, call, connection, caller, verdict).open()
+            OpaqueTunnel(self.pipeline, self.dialler, call, connection, listener.chain, caller, verdict).open()
             return
         connection.write(ESTABLISHED)
         Tunnel(self, listener, connection, host, port, presented, caller).start()

@@ -9,6 +9,7 @@ from typing import Final
 
 from policies.decide import Allowed
 from proxy.errors import GatewayError
+from proxy.identity.chain import Chain
 from proxy.listeners.client_hello import UNRECOGNIZED_NAME, parse
 from proxy.listeners.target import names_host
 from proxy.model import Call, Caller
@@ -32,13 +33,14 @@ class OpaqueTunnel:
         dialler: Dialler,
         call: Call,
         connection: ServerConnection,
+        chain: Chain,
         caller: Caller,
         allowed: Allowed,
     ) -> None:
         self._pipeline = pipeline
         self._dialler = dialler
         self._allowed = allowed
-        self._exchange: Served = pipeline.tunnel(call, connection, caller, allowed)
+        self._exchange: Served = pipeline.tunnel(call, connection, chain, caller, allowed)
 
     def open(self) -> None:
         self._exchange.later(self._dial())

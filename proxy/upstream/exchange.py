@@ -11,6 +11,8 @@ import math
 import time
 from collections.abc import Awaitable
 
+import msgspec
+
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.model import Call, Headers
 from proxy.upstream.holding import Finding, Holding, again_or_fail
@@ -18,6 +20,7 @@ from proxy.upstream.ledger.entry import Entry
 from proxy.upstream.ledger.keeping import entered, kind_of_end, reply_of
 from proxy.upstream.means import Means, Renew, Reply
 from proxy.upstream.sealing import Seal
+from proxy.upstream.trouble import Key
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.client_connection import ClientConnection
@@ -28,56 +31,69 @@ from proxy.wire.tls import Transport, reset
 from proxy.wire.tunnel import OpaqueRelay
 
 
-class Exchange:
-    """Both ends of a call: `Hop` for the client's connection, `ReplyTaker` for the provider's."""
+class Exchange(msgspec.Struct, eq=False):
+    """Both ends of a call: `Hop` for the client's connection, `ReplyTaker` for the provider's.
 
+    A struct because one is made for each call: its fields are set in C, in one allocation.
+    """
+
+    call: Call
+    connection: ServerConnection
+    reply_to: Reply
+    means: Means
+    outcome: str = ""
+    tenant: str = ""
+    error: GatewayError | None = None
+    attempts: int = 0
+    stage: str = "listener"
+    bytes_in: int = 0
+    sent_at: float = 0.0
+    first_byte_at: float = 0.0
+    task: asyncio.Task[None] | None = None
+    renew: Renew | None = None
+    seal: Seal | None = None
     holding: Holding | None = None
     """The reply under way is held until it is known what it means."""
     finding: Finding | None = None
     """What the provider's failure is, for the audit record."""
-    unjudged = False
+    unjudged: bool = False
     """The reply should have been looked at and was too large."""
-    unsent = 0
+    unsent: int = 0
     """Attempts that reached no provider."""
-    waited = 0.0
+    waited: float = 0.0
     """Seconds between attempts."""
-    keyed = False
+    keyed: bool = False
     """The provider gets an idempotency key with the call."""
     entry: Entry | None = None
     """The call's entry in the ledger."""
     settling: asyncio.Future[None] | None = None
     """The ledger is being told how the call ended."""
+    _waits_for_body: bool = False
+    _way: Way | None = None
+    _head: bytes = b""
+    _idempotent: bool = False
+    _trailers_dropped: frozenset[bytes] = frozenset()
+    _upstream: ClientConnection | None = None
+    _relay: OpaqueRelay | None = None
+    _held: list[bytes] | None = None
+    """A small body, waited for and kept whole."""
+    _held_size: int = 0
+    _deadline: float = 0.0
+    _chunked: bool = False
+    _hold: int = 0
 
-    def __init__(self, call: Call, connection: ServerConnection, reply: Reply, means: Means) -> None:
-        self.call = call
-        self.connection = connection
-        self.reply_to = reply
-        self.outcome = ""
-        self.error: GatewayError | None = None
-        self.attempts = 0
-        self.stage = "listener"
-        self.bytes_in = 0
-        self.sent_at = 0.0
-        self.first_byte_at = 0.0
-        self.task: asyncio.Task[None] | None = None
-        self.renew: Renew | None = None
-        self.seal: Seal | None = None
-        self.means = means
-        self._waits_for_body = False
-        self._way: Way | None = None
-        self._head = b""
-        self._idempotent = False
-        self._trailers_dropped: frozenset[bytes] = frozenset()
-        self._upstream: ClientConnection | None = None
-        self._relay: OpaqueRelay | None = None
-        self._held: list[bytes] | None = None  # a small body, waited for and kept whole
-        self._held_size = 0
-        self._deadline = 0.0
-        self._chunked = False
-        self._hold = 0
-        connection.hop = self
+    def __post_init__(self) -> None:
+        self.connection.hop = self
+
+    def __repr__(self) -> str:
+        return f"Exchange({self.call.call_id})"
 
     # The pipeline.
+
+    @property
+    def trouble_key(self) -> Key:
+        """Whose way to which destination breakers and budgets are about."""
+        return self.tenant, self.call.destination
 
     @property
     def over(self) -> bool:
@@ -208,7 +224,7 @@ class Exchange:
         self._held, self._held_size = None, 0
 
     def _refuse_while_open(self) -> None:
-        left = self.means.trouble.refused_for(self.call.destination, time.monotonic())
+        left = self.means.trouble.refused_for(self.trouble_key, time.monotonic())
         if left is not None:
             raise GatewayError(
                 "breaker_open", "The provider has failed many times in a row.", retry_after=math.ceil(left)
@@ -406,7 +422,7 @@ class Exchange:
         assert way is not None
         self.first_byte_at = time.monotonic()
         if self.means.trouble.known and head.status < 500:
-            self.means.trouble.answered(self.call.destination)
+            self.means.trouble.answered(self.trouble_key)
         if self.seal is not None and self.seal.again(head) and self.body_kept:
             self._abandon_upstream()
             self._attempt(fresh=False)

@@ -166,7 +166,7 @@ class Holding:
     def _deliver(self, finding: Finding) -> None:
         """A provider's failure is the answer."""
         if self._judging.head.status in _DOWN:
-            self._exchange.means.trouble.failed(self._exchange.call.destination, time.monotonic())
+            self._exchange.means.trouble.failed(self._exchange.trouble_key, time.monotonic())
         self._exchange.finding = finding
         self._exchange.reply_to.judged(self._judging, finding, self._exchange.attempts_line)
         self._exchange.conclude()
@@ -202,7 +202,7 @@ def next_wait(
         exchange.call.started + limit - now if limit else None,
     )
     found = wait_before_next(exchange.way.retries, seen, random.random())  # noqa: S311 - spreads load, guards nothing
-    if found is None or not exchange.means.trouble.may_repeat(exchange.call.destination, now):
+    if found is None or not exchange.means.trouble.may_repeat(exchange.trouble_key, now):
         return None
     return found
 
@@ -220,5 +220,5 @@ def again_or_fail(exchange: Exchange, error: GatewayError, phase: Phase) -> None
     if wait is not None:
         exchange.later(repeated(exchange, wait))
     else:
-        exchange.means.trouble.failed(exchange.call.destination, time.monotonic())
+        exchange.means.trouble.failed(exchange.trouble_key, time.monotonic())
         exchange.fail(error)

@@ -19,6 +19,8 @@ PROBE_SECONDS: Final = 30.0
 BUDGET: Final = 20.0
 """Repeats that a destination may be sent at once; one more each second."""
 KNOWN: Final = 4_096
+Key = tuple[str, Destination]
+"""Tenant and destination: what one tenant's credential or requests bring about closes the way to no other tenant."""
 
 
 @dataclass(slots=True)
@@ -32,14 +34,14 @@ class _State:
 
 
 class Trouble:
-    """Circuit breakers and repeat budgets by destination. `now` is monotonic seconds."""
+    """Circuit breakers and repeat budgets by tenant and destination. `now` is monotonic seconds."""
 
     def __init__(self) -> None:
-        self.known: dict[Destination, _State] = {}
+        self.known: dict[Key, _State] = {}
 
-    def refused_for(self, destination: Destination, now: float) -> float | None:
+    def refused_for(self, key: Key, now: float) -> float | None:
         """Seconds for which calls there are refused; None when this one may go: the first one after them is a probe."""
-        state = self.known.get(destination)
+        state = self.known.get(key)
         if state is None or not state.seconds:
             return None
         left = state.opened + state.seconds - now
@@ -50,26 +52,26 @@ class Trouble:
         state.probing = now
         return None
 
-    def failed(self, destination: Destination, now: float) -> None:
+    def failed(self, key: Key, now: float) -> None:
         """The destination could not be reached, did not answer, or said that it is down."""
-        state = self._state(destination, now)
+        state = self._state(key, now)
         state.failures += 1
         if state.probing or state.failures >= FAILURES:
             state.opened, state.probing = now, 0.0
             state.seconds = min(LONGEST_OPEN, state.seconds * 2) if state.seconds else OPEN_SECONDS
             state.failures = 0
 
-    def answered(self, destination: Destination) -> None:
+    def answered(self, key: Key) -> None:
         """It works: forgotten, but for the budget."""
-        state = self.known.get(destination)
+        state = self.known.get(key)
         if state is not None:
             state.failures, state.seconds, state.probing = 0, 0.0, 0.0
             if state.budget >= BUDGET:
-                del self.known[destination]
+                del self.known[key]
 
-    def may_repeat(self, destination: Destination, now: float) -> bool:
+    def may_repeat(self, key: Key, now: float) -> bool:
         """Takes one repeat from the destination's budget."""
-        state = self._state(destination, now)
+        state = self._state(key, now)
         if state.probing:
             return False  # a probe's failure is its answer
         state.budget = min(BUDGET, state.budget + now - state.counted)
@@ -79,10 +81,10 @@ class Trouble:
         state.budget -= 1
         return True
 
-    def _state(self, destination: Destination, now: float) -> _State:
-        state = self.known.get(destination)
+    def _state(self, key: Key, now: float) -> _State:
+        state = self.known.get(key)
         if state is None:
             if len(self.known) >= KNOWN:
                 self.known.pop(next(iter(self.known)))
-            state = self.known[destination] = _State(counted=now)
+            state = self.known[key] = _State(counted=now)
         return state

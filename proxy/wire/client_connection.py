@@ -36,6 +36,12 @@ class ReplyTaker(Protocol):
 class ClientConnection(asyncio.Protocol):
     """One upstream connection. `ended(connection, reusable)` is called whenever it has no call any more."""
 
+    __slots__ = (
+        "_begun", "_chunks", "_cutter", "_detached", "_ended", "_head", "_head_only", "_interims", "_last",
+        "_left", "_limits", "_rest", "_taker", "_websocket", "address", "idle_since", "paused",
+        "request_complete", "transport", "uses", "writable",
+    )  # fmt: skip
+
     def __init__(self, limits: Limits, ended: Callable[[ClientConnection, bool], None]) -> None:
         self.transport: Transport | None = None
         self.address = ""

@@ -37,6 +37,13 @@ _LINGER: Final = 2.0
 class ServerConnection(asyncio.Protocol):
     """One client connection, plain or the inside of TLS."""
 
+    __slots__ = (
+        "_advancing", "_bodied", "_buffer", "_busy", "_chunks", "_cutter", "_deadline", "_discarding",
+        "_early", "_early_size", "_expects", "_gone", "_keep", "_last", "_left", "_lingering", "_paused",
+        "_received", "_taken", "body_complete", "certificate", "draining", "hop", "service", "trailers",
+        "transport", "writable",
+    )  # fmt: skip
+
     def __init__(self, service: Service) -> None:
         self.service = service
         self.transport: Transport | None = None

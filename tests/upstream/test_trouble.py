@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxy.model import Destination
 from proxy.upstream.trouble import BUDGET, FAILURES, OPEN_SECONDS, PROBE_SECONDS, Trouble
 
-HERE = Destination("https", "api.test", 443)
+HERE = ("acme", Destination("https", "api.test", 443))
 THERE = Destination("https", "other.test", 443)
 
 
