@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from proxy.listeners.sockets import bound_socket
+
 if TYPE_CHECKING:
     from aiohttp import web
 
@@ -61,7 +63,7 @@ async def serve_ops(bind: Bind, readiness: Readiness, render: Render) -> OpsServ
     runner = web.AppRunner(application(readiness, render), access_log=None, shutdown_timeout=1, keepalive_timeout=15)
     await runner.setup()
     try:
-        await web.TCPSite(runner, bind.host, bind.port).start()
+        await web.SockSite(runner, bound_socket(bind.host, bind.port)).start()
     except OSError:
         await runner.cleanup()
         raise

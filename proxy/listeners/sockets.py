@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -15,7 +16,7 @@ BACKLOG = 1_024
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A listening TCP socket. Raises OSError when the address cannot be had."""
+    """A listening TCP socket. Raises OSError, naming the address, when it cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -23,11 +24,18 @@ def bound_socket(host: str, port: int) -> socket.socket:
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind((host, port))
-    except OSError:
+    except OSError as error:
         sock.close()
-        raise
+        raise unheard(host, port, error) from None
     sock.setblocking(False)
     return sock
+
+
+def unheard(host: str, port: int, error: OSError) -> OSError:
+    """The same error, for the operator: which address it was, in one form whoever tried to bind it."""
+    shown = f"[{host}]" if ":" in host else host
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return OSError(error.errno, f"cannot listen on {shown}:{port}: {reason}")
 
 
 class _TlsFront(asyncio.Protocol):

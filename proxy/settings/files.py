@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,11 +27,13 @@ Place = tuple[str | int, ...]
 
 
 def file_faults(settings: Settings) -> list[Fault]:
-    """A fault, at the line of its key, for each file that is missing, unreadable or shared though it is secret.
+    """A fault, at the line of its key, for each file that is missing, unreadable, shared though it is secret, or a
+    bundle of roots without one.
 
     The embedded store and its key may be missing, since the first `secrets set` makes them.
     """
     faults = [_unreadable(settings, place, path) for place, path in _public_files(settings)]
+    faults += [_rootless(settings, place, path) for place, path in _bundles(settings)]
     faults += [_shared(settings, place, path) for place, path in _secret_files(settings)]
     return [fault for fault in faults if fault is not None]
 
@@ -43,6 +46,13 @@ def _public_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
     yield from _identity_files(("identity",), settings.identity)
     for number, listener in enumerate(settings.listeners):
         yield from _listener_files(("listeners", number), listener)
+
+
+def _bundles(settings: Settings) -> Iterator[tuple[Place, Path]]:
+    if settings.upstream.extra_ca_file is not None:
+        yield ("upstream", "extra_ca_file"), settings.upstream.extra_ca_file
+    if isinstance(settings.store, VaultStore) and settings.store.ca_file is not None:
+        yield ("store", "ca_file"), settings.store.ca_file
 
 
 def _vault_files(store: VaultStore) -> Iterator[tuple[Place, Path]]:
@@ -114,6 +124,17 @@ def _unreadable(settings: Settings, place: Place, path: Path) -> Fault | None:
     if path.is_file() and os.access(path, os.R_OK):
         return None
     return settings.fault(place, f"{path} cannot be read" if path.exists() else f"{path} does not exist")
+
+
+def _rootless(settings: Settings, place: Place, path: Path) -> Fault | None:
+    """Told now: otherwise each call that needs the bundle would fail for it."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError:
+        return settings.fault(place, f"{path} is no PEM file of certificates")
+    except OSError:
+        return None  # reported as unreadable
+    return None
 
 
 def _shared(settings: Settings, place: Place, path: Path) -> Fault | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trustme
 
 from proxy.settings import load
 from proxy.settings.files import file_faults
@@ -40,6 +41,7 @@ def configuration(tmp_path: Path) -> Path:
     for name in (*PUBLIC, *SECRET):
         (tmp_path / name).write_text("x")
         (tmp_path / name).chmod(0o644 if name in PUBLIC else 0o600)
+    trustme.CA().cert_pem.write_to_path(tmp_path / "roots.pem")
     (tmp_path / "sluicegate.yaml").write_text(CONFIGURATION)
     return tmp_path / "sluicegate.yaml"
 
@@ -57,6 +59,12 @@ def test_a_missing_file_is_named_at_the_line_of_its_setting(configuration: Path,
     (fault,) = file_faults(load(configuration))
     assert (fault.line, fault.file) == (line, str(configuration))
     assert name in fault.message
+
+
+def test_a_bundle_of_roots_that_holds_none_is_a_fault(configuration: Path):
+    (configuration.parent / "roots.pem").write_text("x")
+    (fault,) = file_faults(load(configuration))
+    assert (fault.line, "is no PEM file of certificates" in fault.message) == (20, True)
 
 
 @pytest.mark.parametrize("name", SECRET)
