@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
-from proxy import __version__, logs
+from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
@@ -220,6 +220,7 @@ class Instance:
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.spool = self.store
         self.metrics.credential_expiry = self.credentials.expiries
+        rootless_aiohttp.load()
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
             self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
