@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 Fetch = Callable[[str], Awaitable[bytes]]
 FILE_SECONDS = 1.0
 """How often key files and revocation lists on disk are looked at."""
-URL_SECONDS = 300.0
+KEYS_URL_SECONDS = 300.0
+"""A key set behind a URL; an unknown key id asks again at once."""
+REVOCATIONS_URL_SECONDS = 5.0
+"""A revocation list behind a URL: who is on it is cut within seconds."""
 
 
 class Chains(Protocol):
@@ -70,7 +73,9 @@ class Identities:
         """Reads every key set and list once. Raises ConfigurationError for a file that cannot be used."""
         for document in self.documents:
             await document.start()
-            seconds = FILE_SECONDS if document.source.local else URL_SECONDS
+            seconds = FILE_SECONDS
+            if not document.source.local:
+                seconds = REVOCATIONS_URL_SECONDS if document in self.revocations else KEYS_URL_SECONDS
             self._tasks.append(asyncio.create_task(document.keep_fresh(seconds)))
 
     def stop(self) -> None:

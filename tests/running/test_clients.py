@@ -100,7 +100,7 @@ def unseen(upstream: Upstream) -> None:
 
 
 def needs(program: str) -> str:
-    path = shutil.which(program)
+    path = shutil.which(program) or shutil.which(program, path=str(Path(sys.executable).parent))
     if path is None:
         pytest.skip(f"{program} is not installed")
     return path
