@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 READ_SIZE = 65_536
+RECORD = 16_384
+"""No record holds more text (RFC 8446 section 5.1). A larger buffer would be allocated for each read, to be cut down."""
 HANDSHAKE_SECONDS = 10.0
 WRITE_HIGH, WRITE_LOW = 65_536, 16_384
 _RESET = struct.pack("ii", 1, 0)
@@ -163,7 +165,7 @@ class TlsTransport(asyncio.Protocol):
         error: Exception | None = None
         try:
             while size < READ_SIZE:
-                piece = self.tls.read(READ_SIZE)
+                piece = self.tls.read(RECORD)
                 if not piece:
                     ended = True
                     break
