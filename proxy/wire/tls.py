@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 READ_SIZE = 65_536
 RECORD = 16_384
-"""No record holds more text (RFC 8446 section 5.1). A larger buffer would be allocated for each read, to be cut down."""
+"""No record holds more text (RFC 8446 section 5.1). A larger buffer would be made for each read, to be cut down."""
 HANDSHAKE_SECONDS = 10.0
 WRITE_HIGH, WRITE_LOW = 65_536, 16_384
 _RESET = struct.pack("ii", 1, 0)
