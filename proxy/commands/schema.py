@@ -6,6 +6,7 @@ import json
 
 import click
 
+from policies.schema import policy_schema
 from proxy.catalog.document import schema as provider_schema
 
 
@@ -18,3 +19,9 @@ def schema() -> None:
 def provider() -> None:
     """The format of a provider file."""
     click.echo(json.dumps(provider_schema(), indent=2))
+
+
+@schema.command()
+def policy() -> None:
+    """The format of a policy file."""
+    click.echo(json.dumps(policy_schema(), indent=2))
