@@ -59,7 +59,8 @@ class _Flight:
 
 class Issuing:
     """Gives tokens. `ask` runs a grant; `facts` is the catalogue's word on token endpoints; `cache` are the limits
-    under which records are remembered; `clock` gives epoch seconds."""
+    under which records are remembered; `clock` gives epoch seconds; `on_endpoint` is told of the token endpoints that
+    applications name."""
 
     def __init__(
         self,
@@ -71,7 +72,9 @@ class Issuing:
         limits: RenewalLimits | None = None,
         cache: CacheLimits | None = None,
         on_renewal: OnRenewal = lambda provider, result: None,
+        on_endpoint: Callable[[str], None] = lambda url: None,
     ) -> None:
+        self._on_endpoint = on_endpoint
         self._store = store
         self._ask = ask
         self._clock = clock
@@ -99,6 +102,8 @@ class Issuing:
             raise GatewayError(
                 "credential_missing", f"{subject(entry.key)} is stored but cannot be used: {error}."
             ) from None
+        if loaded.app.token_endpoint:
+            self._on_endpoint(loaded.app.token_endpoint)
         if grant.kind == "token_exchange":
             return self._exchanged(entry, loaded, caller, now)
         return self._found(entry, loaded, OnBehalf(user=user) if user else NOBODY, now)
