@@ -10,7 +10,7 @@ from proxy.credentials.grant_record import GrantRecord
 from signers.grants.client_credentials import client_credentials
 from signers.grants.github_app import GITHUB_API, github_app
 from signers.grants.jwt_bearer import jwt_bearer
-from signers.grants.model import Client, Grant
+from signers.grants.model import Client, Grant, RemoteKey
 from signers.grants.refresh_token import refresh_token
 from signers.grants.service_account import GOOGLE_TOKEN_ENDPOINT, service_account
 from signers.grants.token_exchange import TypedToken, token_exchange
@@ -40,6 +40,13 @@ def fingerprint(grant: GrantRecord, app: App, behalf: OnBehalf = NOBODY) -> str:
     person = behalf.subject.token.reveal() if grant.per_caller and behalf.subject else ""
     parts = [grant.digest, app.digest, behalf.user or "", person]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def check_key(grant: GrantRecord, tenant: str) -> None:
+    """A tenant's record may name a key in Vault, and must not be able to sign with another tenant's: the name has to
+    be TENANT.NAME. Raises ValueError."""
+    if isinstance(grant.key, RemoteKey) and grant.key.name.rpartition(".")[0] != tenant:
+        raise ValueError(f"transit_key of a record of tenant {tenant} must be called {tenant}.NAME")
 
 
 def client_of(grant: GrantRecord, app: App, facts: TokenFacts | None, variables: dict[str, str]) -> Client:

@@ -4,7 +4,7 @@
     client_credentials  app, scopes, audience, resource
     jwt_bearer          app, subject, scopes
     token_exchange      app, subject ("caller", or "file": the app's subject_token_file), scopes, audience, resource
-    service_account     client_email, private_key, private_key_id, scopes, app (optional)
+    service_account     client_email, private_key or transit_key, private_key_id, scopes, app (optional)
     github_app          app, installation_id, repositories, permissions
 
 Beside these the renewal keeps two fields of its own in a record: `refresh`, the lease, and `rejected`, why there will
@@ -22,8 +22,8 @@ from typing import Any, Final
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
 from proxy.credentials.lease import Lease, Rejection, parse_lease, parse_rejection
-from signers.grants.assertion import signing_key
-from signers.grants.model import SigningKey
+from signers.grants.assertion import ALGORITHMS, signing_key
+from signers.grants.model import RemoteKey, SigningKey
 from signers.secret import Secret
 from signers.token_reply import moment
 
@@ -70,7 +70,7 @@ class GrantRecord:
     lease: Lease | None = None
     rejection: Rejection | None = None
     client_email: str = ""
-    key: SigningKey | None = None
+    key: SigningKey | RemoteKey | None = None
     installation: str = ""
     repositories: tuple[str, ...] = ()
     permissions: Mapping[str, str] = field(default_factory=dict)
@@ -146,11 +146,22 @@ def _subject(texts: FieldReader, kind: str) -> str:
     return subject
 
 
-def _key(texts: FieldReader) -> SigningKey:
-    pem = texts.secret("private_key")
+def remote_key(
+    texts: FieldReader, algorithm: str | None, key_id: str | None, header: Mapping[str, str] | None = None
+) -> RemoteKey:
+    """The key that the record's `transit_key` names. Raises RecordError."""
+    if algorithm not in ALGORITHMS:
+        raise RecordError(texts.name, "algorithm", f"is needed with transit_key: {', '.join(sorted(ALGORITHMS))}")
+    return RemoteKey(texts.needed("transit_key"), algorithm, key_id, header or {})
+
+
+def _key(texts: FieldReader) -> SigningKey | RemoteKey:
+    pem, key_id = texts.secret("private_key"), texts.optional("private_key_id") or texts.optional("key_id") or None
+    if pem is None and texts.optional("transit_key"):
+        return remote_key(texts, "RS256", key_id)
     if pem is None:
-        raise RecordError(texts.name, "private_key", "is missing; kind service_account needs it")
+        raise RecordError(texts.name, "private_key", "is missing; kind service_account needs it, or a transit_key")
     try:
-        return signing_key(pem, "RS256", texts.optional("private_key_id") or texts.optional("key_id") or None)
+        return signing_key(pem, "RS256", key_id)
     except ValueError as error:
         raise RecordError(texts.name, "private_key", str(error)) from None

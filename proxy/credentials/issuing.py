@@ -19,11 +19,11 @@ from typing import Any, Final
 from proxy.credentials.app_record import Networks, TokenFacts
 from proxy.credentials.cache import CacheLimits, Entry
 from proxy.credentials.freshness import Marks, marks
-from proxy.credentials.grant_choice import NOBODY, OnBehalf, client_of, fingerprint, grant_of
+from proxy.credentials.grant_choice import NOBODY, OnBehalf, check_key, client_of, fingerprint, grant_of
 from proxy.credentials.grant_record import GrantRecord, Token, token_of
 from proxy.credentials.lease import Rejection
 from proxy.credentials.loading import Loaded
-from proxy.credentials.refusals import refusal_of
+from proxy.credentials.refusals import refusal_of, subject
 from proxy.credentials.renewal import Ask, NoToken, RenewalLimits, Renewer
 from proxy.credentials.store import Conflict, NotFound, Store
 from proxy.errors import GatewayError, StoreError
@@ -92,6 +92,13 @@ class Issuing:
         `credential_missing`.
         """
         grant = _grant(loaded)
+        try:
+            check_key(grant, entry.key.tenant)
+        except ValueError as error:
+            log.warning("unusable record %s: %s", entry.path, error)
+            raise GatewayError(
+                "credential_missing", f"{subject(entry.key)} is stored but cannot be used: {error}."
+            ) from None
         if grant.kind == "token_exchange":
             return self._exchanged(entry, loaded, caller, now)
         return self._found(entry, loaded, OnBehalf(user=user) if user else NOBODY, now)
