@@ -24,7 +24,7 @@ from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.operations import Operation
 from proxy.catalog.provider import Provider, Revocation, Site
-from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
+from proxy.catalog.token import AssertionDocument, StepDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
 
@@ -115,6 +115,7 @@ _KEYS = sorted(
         TokenDocument,
         AssertionDocument,
         SuccessDocument,
+        StepDocument,
     )
     for name in model.model_fields
 )
@@ -129,6 +130,7 @@ def _provider(document: ProviderDocument) -> Provider:
         base_path=document.base_path,
         auth=auth,
         signed=document.auth.signed(),
+        account_headers=dict(document.account_headers),
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
