@@ -61,4 +61,3 @@ def decided(plan: Plan, call: Call, path: str | None, found: Found) -> Verdict:
     if not found.operations:
         return plan.decide(call.method, path, None, write=True)
     return plan.decide_together(call.method, path, [(each.name, each.write) for each in found.operations])
-

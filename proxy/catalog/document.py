@@ -12,8 +12,8 @@ from proxy.catalog.answers import AnswersDocument
 from proxy.catalog.base import OneLine, one_as_list
 from proxy.catalog.base import Strict as _Strict
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
-from proxy.catalog.located import Location
 from proxy.catalog.inside import OTHER, Selector
+from proxy.catalog.located import Location
 from proxy.catalog.operations import Operation, path_segments
 from proxy.catalog.token import TokenDocument
 from signers.placement import Injection, Placement, check_placement, prepare

@@ -23,7 +23,7 @@ def parameters_of(body: bytes | None, kind: str) -> dict[str, Any] | None:
 
 
 def with_changes(body: bytes, kind: str, changes: dict[str, Any]) -> bytes:
-    """The body with its parameters set; a dot leads into an object. Raises ValueError where it has no place for them."""
+    """The body with its parameters set; a dot leads into an object. Raises ValueError without room for it."""
     if kind == _FORM:
         kept = [pair for pair in parse_qsl(body.decode("ascii"), keep_blank_values=True) if pair[0] not in changes]
         return urlencode([*kept, *((name, str(value)) for name, value in changes.items())]).encode("ascii")

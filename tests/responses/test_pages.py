@@ -74,6 +74,17 @@ CONVENTIONS: dict[str, tuple[Pagination, Serve]] = {
 }
 
 
+DIRECT: dict[str, list[dict[str, str]]] = {
+    "cursor": [{"cursor": f"c{n}"} for n in range(PAGES)],
+    "last id": [{}, *({"after": str(n)} for n in range(PAGES - 1))],
+    "link": [{"page": str(n)} for n in range(PAGES)],
+    "url": [{"page": str(n)} for n in range(PAGES)],
+    "page": [{"page": str(n)} for n in range(1, PAGES + 1)],
+    "offset": [{"offset": str(3 * n)} for n in range(PAGES + 1)],
+}
+"""What a client that knows the convention would ask for, page after page."""
+
+
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_a_walk_of_a_thousand_pages_meets_each_page_once(name: str) -> None:
     paging, serve = CONVENTIONS[name]
@@ -93,8 +104,7 @@ def test_a_walk_of_a_thousand_pages_meets_each_page_once(name: str) -> None:
         assert cursor is not None
         opened = cursors.opened(cursor.encode(), BOUND, 1.0)
         target, trail = applied_to_target(original, opened), opened.trail
-    assert len(walked) == PAGES + (1 if name == "offset" else 0)
-    assert len({json.dumps(body) for body in walked if body}) >= PAGES - PAGES // 7 - 1
+    assert walked == [serve(query)[1] for query in DIRECT[name]]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +196,9 @@ def cases() -> list[dict[str, object]]:
 @pytest.mark.parametrize("case", cases(), ids=lambda case: str(case["value"])[:40])
 def test_published_link_headers_are_read_without_harm(case: dict[str, object]) -> None:
     value = str(case["value"])
-    found = following(Answer(200, [(b"Link", value.encode())], b""), Pagination("link"), Sent("https://api.github.com/a"))
+    found = following(
+        Answer(200, [(b"Link", value.encode())], b""), Pagination("link"), Sent("https://api.github.com/a")
+    )
     if 'rel="next"' in value or "rel=next" in value:
         assert (found is not None) is ("<https://api.github.com/" in value)
 
