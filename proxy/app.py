@@ -151,6 +151,7 @@ class Instance:
         for revocations in self.identities.revocations:  # those of the chains that the services have just been given
             revocations.subscribe(self._cut_revoked)
         self._servers: list[asyncio.AbstractServer] = []
+        self._stubs: list[asyncio.DatagramTransport] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
         self._exposition: Exposition | None = None
@@ -191,7 +192,12 @@ class Instance:
             base.scheme = b"https" if listener.tls else b"http"
             base.loopback = listener.bind.loopback
             return base
-        return self.forward(chain)
+        forward = self.forward(chain)
+        if listener.kind == "transparent":
+            from proxy.app_transparent import transparent
+
+            return transparent(self.pipeline, chain, forward.terms, self.connections, forward.connect)
+        return forward
 
     def forward(self, chain: Chain, kind: type[ForwardListener] = ForwardListener) -> ForwardListener:
         """A proxy listener that is not served yet."""
@@ -227,7 +233,7 @@ class Instance:
         if self.settings.control is not None:
             self._control = await serve_control(self.settings.control, Operator(self).controls())
         for sock, (listener, service) in zip(sockets, self.services, strict=True):
-            self._servers.append(await serve_socket(sock, service, own_tls(listener)))
+            self._servers.append(await self._serve(sock, listener, service))
         self.readiness.met("listeners")
         self.sweep.members.add(self.pool)
         self.sweep.follow(self.connections.open)
@@ -238,6 +244,16 @@ class Instance:
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
+
+    async def _serve(self, sock: socket.socket, listener: Listener, service: Service) -> asyncio.AbstractServer:
+        if listener.kind != "transparent":
+            return await serve_socket(sock, service, own_tls(listener))
+        from proxy.app_transparent import serve_transparent
+
+        server, stub = await serve_transparent(sock, service, listener)
+        if stub is not None:
+            self._stubs.append(stub)
+        return server
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
         """No call may lead to these sockets; returns where they are."""
@@ -383,6 +399,8 @@ class Instance:
             )
         for connection in tuple(self.connections.open):
             connection.cut()
+        for stub in self._stubs:
+            stub.close()
         self.sweep.stop()
         self.pool.close()
         self.identities.stop()

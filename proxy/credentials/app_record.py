@@ -2,7 +2,9 @@
 
 provider          catalogue entry whose `token:` block says how its token endpoint is spoken to
 token_endpoint    the endpoint, where the catalogue does not name it, or another than the catalogue's
-client_id, client_secret | private_key (PEM), algorithm, key_id | transit_key | certificate and private_key
+client_id, client_secret | private_key (PEM), algorithm, key_id | certificate and private_key
+transit_key       in place of private_key: NAME or MOUNT/NAME of a key in Vault's transit engine; needs `algorithm`
+certificate       shown in TLS (tls_client_auth), or named by its thumbprints in assertions (Microsoft Entra)
 authentication    basic, post, private_key_jwt, tls_client_auth, none; default: the provider's
 audience          `aud` of assertions; default: the endpoint
 scopes            asked for by `sluicegate connect` and where a record names none
@@ -22,7 +24,7 @@ access_key_id, secret_access_key, session_token, role_arn, external_id, roles, r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final, Literal, Protocol, cast, get_args
 from urllib.parse import urlsplit
@@ -30,9 +32,9 @@ from urllib.parse import urlsplit
 from proxy.credentials.aws_record import AwsRoles, parse_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
-from proxy.credentials.grant_record import digest_of
+from proxy.credentials.grant_record import digest_of, remote_key
 from proxy.credentials.paths import RESERVED
-from signers.grants.assertion import ALGORITHMS, signing_key
+from signers.grants.assertion import signing_key, thumbprints
 from signers.grants.model import (
     Client,
     ClientAuthentication,
@@ -157,21 +159,28 @@ def parse_app(path: str, stored: Mapping[str, Any]) -> App:
 
 
 def _keys(texts: FieldReader) -> tuple[SigningKey | RemoteKey | None, ClientCertificate | None]:
+    """The key that signs assertions, and the certificate that is shown in TLS."""
     pem, chain = texts.secret("private_key"), texts.secret("certificate")
     algorithm, key_id = texts.optional("algorithm") or None, texts.optional("key_id") or None
-    transit = texts.optional("transit_key")
-    if transit:
-        if algorithm not in ALGORITHMS:
-            raise RecordError(texts.name, "algorithm", f"is needed with transit_key: {', '.join(sorted(ALGORITHMS))}")
-        return RemoteKey(transit, algorithm, key_id), None
+    header = _thumbprints(texts, chain) if chain is not None else {}
+    if texts.optional("transit_key"):
+        return remote_key(texts, algorithm, key_id, header), None
     if pem is None:
         return None, None
-    if chain is not None:
-        return None, ClientCertificate(chain.reveal(), pem)
+    shown = ClientCertificate(chain.reveal(), pem) if chain is not None else None
+    if shown is not None and texts.optional("authentication") == "tls_client_auth":
+        return None, shown
     try:
-        return signing_key(pem, algorithm, key_id), None
+        return replace(signing_key(pem, algorithm, key_id), header=header), shown
     except ValueError as error:
         raise RecordError(texts.name, "private_key", str(error)) from None
+
+
+def _thumbprints(texts: FieldReader, chain: Secret) -> Mapping[str, str]:
+    try:
+        return thumbprints(chain.reveal())
+    except ValueError as error:
+        raise RecordError(texts.name, "certificate", str(error)) from None
 
 
 def _authentication(texts: FieldReader) -> ClientAuthentication | None:

@@ -15,7 +15,7 @@ from signers.grants.client_credentials import client_credentials
 from signers.grants.github_app import GITHUB_API, github_app
 from signers.grants.google import GOOGLE_STS, federated
 from signers.grants.jwt_bearer import jwt_bearer
-from signers.grants.model import Client, Grant, WorkloadToken
+from signers.grants.model import Client, Grant, RemoteKey, WorkloadToken
 from signers.grants.refresh_token import refresh_token
 from signers.grants.service_account import GOOGLE_TOKEN_ENDPOINT, service_account
 from signers.grants.token_exchange import TypedToken, token_exchange
@@ -48,6 +48,13 @@ def fingerprint(grant: GrantRecord, app: App, behalf: OnBehalf = NOBODY) -> str:
     if behalf.session is not None:
         parts += [behalf.session.name, *(f"{key}={value}" for key, value in sorted(behalf.session.tags.items()))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def check_key(grant: GrantRecord, tenant: str) -> None:
+    """A tenant's record may name a key in Vault, and must not be able to sign with another tenant's: the name has to
+    be TENANT.NAME. Raises ValueError."""
+    if isinstance(grant.key, RemoteKey) and grant.key.name.rpartition(".")[0] != tenant:
+        raise ValueError(f"transit_key of a record of tenant {tenant} must be called {tenant}.NAME")
 
 
 def client_of(grant: GrantRecord, app: App, facts: TokenFacts | None, variables: dict[str, str]) -> Client:

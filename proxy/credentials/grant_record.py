@@ -4,8 +4,8 @@
     client_credentials  app, scopes, audience, resource
     jwt_bearer          app, subject, scopes
     token_exchange      app, subject ("caller", or "file": the app's subject_token_file), scopes, audience, resource
-    service_account     client_email, private_key, private_key_id, scopes or target_audience, app (optional); without a
-                        private_key the app's workload identity stands for it, and client_email may be left out
+    service_account     client_email, private_key or transit_key, private_key_id, scopes or target_audience, app
+                        (optional); without a key the app's workload identity stands for it, client_email is optional
     github_app          app, installation_id, repositories, permissions
     aws                 with roles to assume: proxy.credentials.aws_record
 
@@ -26,8 +26,8 @@ from proxy.credentials.aws_record import AwsRoles, parse_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
 from proxy.credentials.lease import Lease, Rejection, parse_lease, parse_rejection
-from signers.grants.assertion import signing_key
-from signers.grants.model import Issued, SigningKey
+from signers.grants.assertion import ALGORITHMS, signing_key
+from signers.grants.model import Issued, RemoteKey, SigningKey
 from signers.secret import Secret
 from signers.token_reply import moment
 
@@ -76,7 +76,7 @@ class GrantRecord:
     lease: Lease | None = None
     rejection: Rejection | None = None
     client_email: str = ""
-    key: SigningKey | None = None
+    key: SigningKey | RemoteKey | None = None
     installation: str = ""
     repositories: tuple[str, ...] = ()
     permissions: Mapping[str, str] = field(default_factory=dict)
@@ -163,31 +163,47 @@ def _token(texts: FieldReader, stored: Mapping[str, Any]) -> Token | None:
 def _subject(texts: FieldReader, kind: str) -> str:
     if kind == "jwt_bearer":
         return texts.needed("subject")
-    exchanges = kind == "token_exchange" or (kind == "service_account" and texts.secret("private_key") is None)
+    exchanges = kind == "token_exchange" or (kind == "service_account" and not _holds_key(texts))
     subject = texts.optional("subject") if exchanges else ""
     if subject not in ("", "caller", "file"):
         raise RecordError(texts.name, "subject", "must be caller or file")
     return subject
 
 
+def _holds_key(texts: FieldReader) -> bool:
+    return texts.secret("private_key") is not None or bool(texts.optional("transit_key"))
+
+
 def _account(texts: FieldReader, app: str) -> str:
     """Who a service account is. A workload identity may do without one, where it is allowed to act by itself."""
     email = texts.optional("client_email")
-    if not email and (not app or texts.secret("private_key") is not None or texts.optional("target_audience")):
+    if not email and (not app or _holds_key(texts) or texts.optional("target_audience")):
         raise RecordError(texts.name, "client_email", "is missing")
     if email and not _EMAIL.fullmatch(email):
         raise RecordError(texts.name, "client_email", "is not the address of a service account")
     return email
 
 
-def _key(texts: FieldReader, app: str) -> SigningKey | None:
-    pem = texts.secret("private_key")
+def remote_key(
+    texts: FieldReader, algorithm: str | None, key_id: str | None, header: Mapping[str, str] | None = None
+) -> RemoteKey:
+    """The key that the record's `transit_key` names. Raises RecordError."""
+    if algorithm not in ALGORITHMS:
+        raise RecordError(texts.name, "algorithm", f"is needed with transit_key: {', '.join(sorted(ALGORITHMS))}")
+    return RemoteKey(texts.needed("transit_key"), algorithm, key_id, header or {})
+
+
+def _key(texts: FieldReader, app: str) -> SigningKey | RemoteKey | None:
+    """A service account's own key; None where the app's workload identity stands for it."""
+    pem, key_id = texts.secret("private_key"), texts.optional("private_key_id") or texts.optional("key_id") or None
+    if pem is None and texts.optional("transit_key"):
+        return remote_key(texts, "RS256", key_id)
+    if pem is None and app:
+        return None
     if pem is None:
-        if app:
-            return None
-        fault = "is missing; kind service_account needs it, or an app with a workload identity"
+        fault = "is missing; kind service_account needs it, a transit_key, or an app with a workload identity"
         raise RecordError(texts.name, "private_key", fault)
     try:
-        return signing_key(pem, "RS256", texts.optional("private_key_id") or texts.optional("key_id") or None)
+        return signing_key(pem, "RS256", key_id)
     except ValueError as error:
         raise RecordError(texts.name, "private_key", str(error)) from None

@@ -20,7 +20,7 @@ from proxy.credentials.app_record import Networks, TokenFacts
 from proxy.credentials.aws_record import AwsRoles
 from proxy.credentials.cache import CacheLimits, Entry
 from proxy.credentials.freshness import Marks, marks
-from proxy.credentials.grant_choice import NOBODY, OnBehalf, client_of, fingerprint, grant_of
+from proxy.credentials.grant_choice import NOBODY, OnBehalf, check_key, client_of, fingerprint, grant_of
 from proxy.credentials.grant_record import GrantRecord, Token, issued_token
 from proxy.credentials.lease import Rejection
 from proxy.credentials.loading import Loaded
@@ -93,6 +93,13 @@ class Issuing:
         `credential_missing`.
         """
         grant = _grant(loaded)
+        try:
+            check_key(grant, entry.key.tenant)
+        except ValueError as error:
+            log.warning("unusable record %s: %s", entry.path, error)
+            raise GatewayError(
+                "credential_missing", f"{subject(entry.key)} is stored but cannot be used: {error}."
+            ) from None
         if grant.presents:
             return self._exchanged(entry, loaded, caller, user, now)
         if grant.aws is not None:

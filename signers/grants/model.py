@@ -75,11 +75,15 @@ class Issued:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key, PEM, and the JOSE algorithm it signs with (RFC 7518; EdDSA: RFC 8037)."""
+    """A private key, PEM, and the JOSE algorithm it signs with (RFC 7518; EdDSA: RFC 8037).
+
+    `header` holds further members of the JOSE header, such as the thumbprints of the key's certificate.
+    """
 
     private: Secret
     algorithm: str
     key_id: str | None = None
+    header: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +105,13 @@ class WorkloadToken:
 
 @dataclass(frozen=True, slots=True)
 class RemoteKey:
-    """A key that never leaves Vault: its name in the transit engine, and the algorithm."""
+    """A key that never leaves Vault: its name in the transit engine, after the engine's mount and a slash if that is
+    another than `transit`; the algorithm; `header` as in SigningKey."""
 
     name: str
     algorithm: str
     key_id: str | None = None
+    header: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
