@@ -61,6 +61,7 @@ class Effect:
     credential: CredentialUse | None = None
     networks: tuple[Network, ...] = ()
     presigned: bool = False
+    token_endpoint: bool = False
     mask: bool = True
     errors: str = "problem"
     plaintext: bool = False
@@ -172,6 +173,7 @@ def _allow(rule: AllowRule, document: str, position: tuple[str, int], providers:
         credential=credential_use(rule),
         networks=tuple(ipaddress.ip_network(network) for network in rule.networks),
         presigned=rule.presigned == "allow",
+        token_endpoint=rule.token_endpoint == "allow",
         mask=rule.mask,
         errors=rule.errors,
         plaintext=plaintext,

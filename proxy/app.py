@@ -49,6 +49,7 @@ from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
+from proxy.token_paths import TokenPaths
 from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
@@ -109,7 +110,10 @@ class Instance:
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
-        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
+        self.token_paths = TokenPaths(lambda: self.pipeline.snapshot.forget())
+        self.issuing = open_issuing(
+            settings, self.store, self.addresses, self._token_facts, self.metrics.refresh, self.token_paths.add
+        )
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -124,7 +128,7 @@ class Instance:
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
-            Snapshot(self.rules.policies, self.rules.catalog),
+            Snapshot(self.rules.policies, self.rules.catalog, self.token_paths),
             self.credentials,
             self.addresses,
             self.pool,
@@ -278,6 +282,7 @@ class Instance:
                     log.warning("the credential store is not ready: %s", error)
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
+        await self.token_paths.learn(self.store)
         self.readiness.met("store")
         self.store_opened.set()
         if self.settings.blocks is not None:
@@ -301,7 +306,7 @@ class Instance:
         self.rules = rules
         self.metrics.providers = frozenset(rules.catalog.providers)
         self.metrics.policy_hash = rules.policies.hash
-        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog)
+        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog, self.token_paths)
 
     def _take_roots(self, roots: ssl.SSLContext) -> None:
         self._roots = roots

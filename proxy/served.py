@@ -23,6 +23,8 @@ class Served(Exchange, eq=False, kw_only=True):
     material: Material | None = None
     record: AuditRecord | None = None
     page: Page | None = None
+    tokens: bool = False
+    """A token endpoint is asked: its answer passes without its tokens."""
 
     def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
         """Whether (caller, provider, credential) of this call are among those that `by` means."""

@@ -60,7 +60,8 @@ class _Flight:
 
 class Issuing:
     """Gives tokens. `ask` runs a grant; `facts` is the catalogue's word on token endpoints; `cache` are the limits
-    under which records are remembered; `clock` gives epoch seconds."""
+    under which records are remembered; `clock` gives epoch seconds; `on_endpoint` is told of the token endpoints that
+    applications name."""
 
     def __init__(
         self,
@@ -72,7 +73,9 @@ class Issuing:
         limits: RenewalLimits | None = None,
         cache: CacheLimits | None = None,
         on_renewal: OnRenewal = lambda provider, result: None,
+        on_endpoint: Callable[[str], None] = lambda url: None,
     ) -> None:
+        self._on_endpoint = on_endpoint
         self._store = store
         self._ask = ask
         self._clock = clock
@@ -100,6 +103,8 @@ class Issuing:
             raise GatewayError(
                 "credential_missing", f"{subject(entry.key)} is stored but cannot be used: {error}."
             ) from None
+        if loaded.app.token_endpoint:
+            self._on_endpoint(loaded.app.token_endpoint)
         if grant.presents:
             return self._exchanged(entry, loaded, caller, user, now)
         if grant.aws is not None:
