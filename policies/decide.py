@@ -25,7 +25,8 @@ class Allowed:
     """The call may leave, in this way.
 
     `would_deny`: only a rollout setting let it pass; `warning` is the refusal that was softened. `rule` and `policy`
-    are None when no rule allowed it. `max_bytes` caps an uninspected tunnel, both ways together.
+    are None when no rule allowed it. `max_bytes` caps an uninspected tunnel, both ways together. `token_endpoint`: it
+    may be one that gives tokens.
     """
 
     rule: str | None
@@ -40,6 +41,7 @@ class Allowed:
     would_deny: bool = False
     max_bytes: int | None = None
     warning: Denied | None = None
+    token_endpoint: bool = False
 
 
 Verdict = Allowed | Denied
@@ -49,7 +51,7 @@ def _grant(rule: Rule) -> Allowed:
     effect = rule.effect
     return Allowed(
         rule.name, rule.document, effect.credential, effect.networks, effect.presigned, effect.mask, effect.errors,
-        effect.plaintext, rule.tunnel, False, effect.max_bytes,
+        effect.plaintext, rule.tunnel, False, effect.max_bytes, None, effect.token_endpoint,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from proxy.errors import GatewayError
 from proxy.listeners.target import parse_absolute
 from proxy.model import Destination, Route
 from proxy.rules import Rules
+from proxy.token_paths import TokenPaths
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,7 +63,7 @@ def explain(rules: Rules, asked: Question) -> dict[str, Any]:
         "destination": destination.origin,
         "provider": route.provider.name if route.provider else None,
         "operation": route.operation.name if route.operation else None,
-        **_decision(explanation.decision, route),
+        **_decision(_kept_from_agents(rules, destination, route.path, explanation.decision), route),
         "considered": [
             {"policy": policy, "rule": rule, "verdict": verdict, "why": why}
             for policy, rule, verdict, why in explanation.considered
@@ -93,6 +94,19 @@ def _operation(provider: Provider, asked: Question, target: bytes, path: str | N
     if not named:
         raise GatewayError("malformed_request", f"{method} of this URL is no operation called {asked.operation!r}.")
     return named[0]
+
+
+def _kept_from_agents(
+    rules: Rules, destination: Destination, path: str | None, decision: Allowed | Denied
+) -> Allowed | Denied:
+    """The decision, or that the call would ask a token endpoint of the catalogue, which its rule does not let it."""
+    found = TokenPaths().at(destination.host, rules.catalog.token_paths(destination.host))
+    if isinstance(decision, Denied) or decision.token_endpoint or found is None:
+        return decision
+    if path is not None and not found.fullmatch(path):
+        return decision
+    why = "That is a token endpoint, and the rule does not say token_endpoint: allow."
+    return Denied(decision.rule, decision.policy, why)
 
 
 def _decision(decision: Allowed | Denied, route: Route) -> dict[str, Any]:

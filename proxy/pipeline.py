@@ -38,7 +38,7 @@ from proxy.served import CallIds, Served
 from proxy.upstream.exchange import Exchange
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.means import Means
-from proxy.upstream.rendering import NOTHING, request_bytes
+from proxy.upstream.rendering import NOTHING, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
@@ -153,14 +153,22 @@ class Pipeline:
             self._metrics.denied += 1
             raise GatewayError("policy_denied", verdict.reason + untold, rule=verdict.rule)
         if lead.token_paths is not None and (path is None or lead.token_paths.fullmatch(path)):
-            self._metrics.denied += 1
-            raise GatewayError("policy_denied", "That is a token endpoint: tokens are fetched by the proxy alone.")
+            self._ask_for_tokens(exchange, verdict)
         if verdict.would_deny:
             self._metrics.would_deny += 1
         else:
             self._metrics.allowed += 1
         exchange.allowed = verdict
         self._resolve(exchange, caller, route, verdict)
+
+    def _ask_for_tokens(self, exchange: Served, allowed: Allowed) -> None:
+        """Only for a rule that says so; nothing of the reply is then passed on unread."""
+        if not allowed.token_endpoint or exchange.call.section.websocket:
+            self._metrics.denied += 1
+            raise GatewayError(
+                "policy_denied", "That is a token endpoint: tokens are fetched by the proxy alone.", rule=allowed.rule
+            )
+        exchange.tokens = True
 
     def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
         call, use = exchange.call, allowed.credential
@@ -192,13 +200,13 @@ class Pipeline:
             exchange.page = Page(
                 call.place.target, body_in(exchange.connection), connection=found.connection if found else None
             )
-        if call.section.wishes is not None:
+        if call.section.wishes is not None and not exchange.tokens:
             self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
-        if allowed.errors != "problem":
+        if allowed.errors != "problem" and not exchange.tokens:
             exchange.reply_to.mode = allowed.errors
         if call.section.websocket or _writes(route, call.method):
             self.accounting.opened(exchange)
@@ -255,6 +263,8 @@ class Pipeline:
     def _head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
         """The request as it leaves, and what its reply is searched for."""
         exchange.material = material
+        if exchange.tokens:
+            return self._token_head(exchange, way, material)
         if material is None:
             return request_bytes(exchange.call, NOTHING, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
@@ -262,6 +272,11 @@ class Pipeline:
         if material.signing is not None:
             return self._seal(exchange, way, material.signing)
         return request_bytes(exchange.call, material.injection, way.authority, way.pins, exchange.chain.is_session)
+
+    def _token_head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
+        """As any head, but for what would have the answer compressed: its tokens have to be found."""
+        injection = uncoded(material.injection if material is not None else NOTHING)
+        return request_bytes(exchange.call, injection, way.authority, way.pins, exchange.chain.is_session)
 
     def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
         """A credential that signs makes the head itself, for each attempt."""
@@ -287,7 +302,7 @@ class Pipeline:
             name,
             provider.pins if provider is not None else (),
             self.routes.retries(name, destination.host),
-            provider is not None and provider.watched,
+            allowed.token_endpoint or (provider is not None and provider.watched),
         )
         if len(ways) >= REMEMBERED:
             ways.clear()
@@ -328,6 +343,8 @@ class Pipeline:
         """What judges a reply before it is passed on; None for one that needs no judge."""
         assert isinstance(exchange, Served)
         route = exchange.route
+        if exchange.tokens:
+            return Judging(head, bodiless, UNDESCRIBED, None, exchange.repeatable, time.time, tokens=True)
         if route is None or exchange.call.section.websocket:
             return None
         dialect = route.provider.dialect if route.provider is not None else UNDESCRIBED

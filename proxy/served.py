@@ -26,6 +26,8 @@ class Served(Exchange, eq=False, kw_only=True):
     page: Page | None = None
     found: Found | None = None
     """What was found inside the request, where its method and path did not say what it asks for."""
+    tokens: bool = False
+    """A token endpoint is asked: its answer passes without its tokens."""
 
     def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
         """Whether (caller, provider, credential) of this call are among those that `by` means."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -86,11 +85,10 @@ class Catalog:
             candidates = self._remember(host)
         return bool(candidates) and any(candidate.base_path != "/" for candidate in candidates)
 
-    def token_paths(self, host: str) -> re.Pattern[str] | None:
-        """What the decoded paths of token endpoints on a canonical host look like; None where there are none."""
+    def token_paths(self, host: str) -> set[str]:
+        """Patterns of the paths of token endpoints on a canonical host."""
         facts = (provider.token for provider in self._providers.values() if provider.token is not None)
-        found = {path for each in facts if (path := each.path_on(host)) is not None}
-        return re.compile(f"(?i:{'|'.join(sorted(found))})/*") if found else None
+        return {path for each in facts for path in each.paths_on(host)}
 
     def _remember(self, host: str) -> tuple[_Candidate, ...]:
         exact = self._exact.get(host, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal
 
@@ -60,6 +60,7 @@ class TokenDocument(_Strict):
     """How tokens are had from this provider. Every default is what RFC 6749 says."""
 
     endpoint: Endpoint
+    other_endpoints: list[Endpoint] = Field([], description="more that give tokens: kept from agents like the first")
     authorization_endpoint: Endpoint | None = None
     authorization_parameters: Parameters = Field({}, description="what the provider wants beside the RFC's")
     device_endpoint: Endpoint | None = None
@@ -86,6 +87,7 @@ class TokenDocument(_Strict):
     def compiled(self) -> TokenFacts:
         return TokenFacts(
             template=self.endpoint,
+            other_templates=tuple(self.other_endpoints),
             authorization_template=self.authorization_endpoint or "",
             authorization_parameters=dict(self.authorization_parameters),
             device_template=self.device_endpoint or "",
@@ -123,6 +125,7 @@ class TokenFacts:
 
     template: str
     dialect: Dialect
+    other_templates: tuple[str, ...] = ()
     authorization_template: str = ""
     authorization_parameters: Mapping[str, str] = field(default_factory=dict)
     device_template: str = ""
@@ -134,12 +137,12 @@ class TokenFacts:
         """The token endpoint. Raises ValueError naming a variable that is missing or is not one DNS label."""
         return self.filled(self.template, variables)
 
-    def path_on(self, host: str) -> str | None:
-        """A pattern of the token endpoint's path, if it can be on this host."""
-        authority, _, path = self.template.removeprefix("https://").partition("/")
-        if not re.fullmatch(_pattern(authority), host):
-            return None
-        return _pattern(f"/{path}")
+    def paths_on(self, host: str) -> Iterator[str]:
+        """Patterns of the paths of its token endpoints that can be on this host."""
+        for template in (self.template, *self.other_templates):
+            authority, _, path = template.removeprefix("https://").partition("/")
+            if re.fullmatch(_pattern(authority), host):
+                yield _pattern(f"/{path}")
 
     def filled(self, template: str, variables: Mapping[str, str]) -> str:
         """A template of this block with its variables. A value is one label, so that it cannot leave its place."""
