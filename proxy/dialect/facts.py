@@ -185,12 +185,12 @@ class Dialect:
     request_id: tuple[Place, ...] = ()
     pagination: tuple[Pagination, ...] = ()
     idempotency: IdempotencyForm | None = None
+    pages_in_bodies: bool = field(init=False, compare=False)
     _signs: dict[str | None, tuple[Sign, ...]] = field(default_factory=dict, repr=False, compare=False)
     """Signs by operation, remembered: there are as many as the file names."""
 
-    @property
-    def pages_in_bodies(self) -> bool:
-        return any(one.reads_body for one in self.pagination)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pages_in_bodies", any(one.reads_body for one in self.pagination))
 
     def signs_at(self, operation: str | None) -> tuple[Sign, ...]:
         known = self._signs.get(operation)
