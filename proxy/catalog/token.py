@@ -134,13 +134,6 @@ class TokenFacts:
         """The token endpoint. Raises ValueError naming a variable that is missing or is not one DNS label."""
         return self.filled(self.template, variables)
 
-    def path_on(self, host: str) -> str | None:
-        """A pattern of the token endpoint's path, if it can be on this host."""
-        authority, _, path = self.template.removeprefix("https://").partition("/")
-        if not re.fullmatch(_pattern(authority), host):
-            return None
-        return _pattern(f"/{path}")
-
     def filled(self, template: str, variables: Mapping[str, str]) -> str:
         """A template of this block with its variables. A value is one label, so that it cannot leave its place."""
         values = {**self.defaults, **variables}
@@ -151,8 +144,3 @@ class TokenFacts:
                 raise ValueError(f"var {name!r} is not one DNS label (a-z, 0-9, hyphens inside, at most 63)")
             template = template.replace(f"{{{name}}}", values[name])
         return template
-
-
-def _pattern(template: str) -> str:
-    """A template as a regular expression: each variable is one label."""
-    return "[A-Za-z0-9-]+".join(re.escape(literal) for literal in _VARIABLE.split(template)[::2])
