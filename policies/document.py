@@ -17,8 +17,8 @@ DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 """How many bytes an uninspected tunnel may carry, both ways together, where its rule gives no `max_bytes`."""
 
 FEATURES: Final = (
-    "access", "errors", "mask", "networks", "operations", "paths", "per-actor", "plaintext", "presigned", "tunnel",
-    "warn",
+    "access", "errors", "mask", "networks", "operations", "paths", "per-actor", "plaintext", "presigned",
+    "token-endpoint", "tunnel", "warn",
 )  # fmt: skip
 """What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
 
@@ -214,6 +214,8 @@ class AllowRule(Match):
     credential: CredentialChoice | None = None
     networks: tuple[Network, ...] = ()
     presigned: Literal["allow", "refuse"] = "refuse"
+    token_endpoint: Literal["allow", "refuse"] = "refuse"
+    """Whether these calls may ask a token endpoint; the tokens in its answer are covered."""
     errors: Literal["problem", "native", "annotate"] = "problem"
     mask: bool = True
     max_bytes: Annotated[int, Field(ge=1)] | None = None

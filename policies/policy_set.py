@@ -125,6 +125,13 @@ class PolicySet:
             _remember(selection.tunnels, key, verdict)
         return selection.tunnels[key]
 
+    def reachable(self, tenant: str, agent: str, actor: str, host: str) -> bool:
+        """Whether some rule could allow this caller something at `host` (canonical), on whatever port."""
+        if self.warn:
+            return True
+        rules = self._selection(tenant, agent, actor).about(host, self._filed_under(host))
+        return any(not rule.denies and rule.names(host) for rule in rules)
+
     def dialect(self, tenant: str, agent: str, actor: str, destination: Endpoint) -> str | None:
         """The provider that a rule with both `provider` and `host` names for a host the catalogue does not know."""
         selection = self._selection(tenant, agent, actor)

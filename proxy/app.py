@@ -48,6 +48,7 @@ from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
+from proxy.token_paths import TokenPaths
 from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
@@ -109,7 +110,10 @@ class Instance:
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
-        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
+        self.token_paths = TokenPaths(lambda: self.pipeline.snapshot.forget())
+        self.issuing = open_issuing(
+            settings, self.store, self.addresses, self._token_facts, self.metrics.refresh, self.token_paths.add
+        )
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -124,7 +128,7 @@ class Instance:
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
-            Snapshot(self.rules.policies, self.rules.catalog),
+            Snapshot(self.rules.policies, self.rules.catalog, self.token_paths),
             self.credentials,
             self.addresses,
             self.pool,
@@ -151,6 +155,7 @@ class Instance:
         for revocations in self.identities.revocations:  # those of the chains that the services have just been given
             revocations.subscribe(self._cut_revoked)
         self._servers: list[asyncio.AbstractServer] = []
+        self._stubs: list[asyncio.DatagramTransport] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
         self._exposition: Exposition | None = None
@@ -191,7 +196,12 @@ class Instance:
             base.scheme = b"https" if listener.tls else b"http"
             base.loopback = listener.bind.loopback
             return base
-        return self.forward(chain)
+        forward = self.forward(chain)
+        if listener.kind == "transparent":
+            from proxy.app_transparent import transparent
+
+            return transparent(self.pipeline, chain, forward.terms, self.connections, forward.connect)
+        return forward
 
     def forward(self, chain: Chain, kind: type[ForwardListener] = ForwardListener) -> ForwardListener:
         """A proxy listener that is not served yet."""
@@ -227,7 +237,7 @@ class Instance:
         if self.settings.control is not None:
             self._control = await serve_control(self.settings.control, Operator(self).controls())
         for sock, (listener, service) in zip(sockets, self.services, strict=True):
-            self._servers.append(await serve_socket(sock, service, own_tls(listener)))
+            self._servers.append(await self._serve(sock, listener, service))
         self.readiness.met("listeners")
         self.sweep.members.add(self.pool)
         self.sweep.follow(self.connections.open)
@@ -238,6 +248,16 @@ class Instance:
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
+
+    async def _serve(self, sock: socket.socket, listener: Listener, service: Service) -> asyncio.AbstractServer:
+        if listener.kind != "transparent":
+            return await serve_socket(sock, service, own_tls(listener))
+        from proxy.app_transparent import serve_transparent
+
+        server, stub = await serve_transparent(sock, service, listener)
+        if stub is not None:
+            self._stubs.append(stub)
+        return server
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
         """No call may lead to these sockets; returns where they are."""
@@ -262,6 +282,7 @@ class Instance:
                     log.warning("the credential store is not ready: %s", error)
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
+        await self.token_paths.learn(self.store)
         self.readiness.met("store")
         self.store_opened.set()
         if self.settings.blocks is not None:
@@ -285,7 +306,7 @@ class Instance:
         self.rules = rules
         self.metrics.providers = frozenset(rules.catalog.outlines)
         self.metrics.policy_hash = rules.policies.hash
-        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog)
+        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog, self.token_paths)
 
     def _take_roots(self, roots: ssl.SSLContext) -> None:
         self._roots = roots
@@ -383,6 +404,8 @@ class Instance:
             )
         for connection in tuple(self.connections.open):
             connection.cut()
+        for stub in self._stubs:
+            stub.close()
         self.sweep.stop()
         self.pool.close()
         self.identities.stop()

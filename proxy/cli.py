@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "check": Command("proxy.commands.check", "check", "Check configuration, providers and policies; name every fault."),
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
     "doctor": Command("proxy.commands.doctor", "doctor", "Prove what is injected; find clients and files to mind."),
+    "firewall": Command("proxy.commands.firewall", "firewall", "Close a pod's other ways out (nftables)."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
     "disconnect": Command("proxy.commands.disconnect", "disconnect", "End a tenant's credential, here and there."),
     "connect": Command("proxy.commands.connect", "connect", "Ask a person for consent and store the grant."),

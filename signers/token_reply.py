@@ -143,7 +143,8 @@ def _error(document: Mapping[str, Any] | None) -> str:
     """The error code: a word from RFC 6749 section 5.2 or the provider's; never its free text."""
     found = (document or {}).get("error")
     if isinstance(found, Mapping):
-        found = found.get("code") or found.get("type") or "error"
+        words = [found.get(name) for name in ("code", "type", "status")]
+        found = next((word for word in words if isinstance(word, str) and word), "error")
     if found in (None, "", False):
         return ""
     return found if isinstance(found, str) and _CODE.fullmatch(found) else "error"

@@ -22,7 +22,6 @@ from proxy.catalog.document import (
 )
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
-from proxy.catalog.operations import Operation
 from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
@@ -148,7 +147,8 @@ def _provider(document: ProviderDocument) -> Provider:
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
-        operations=tuple(_operations(document)),
+        operations=tuple(document.all_operations()),
+        selector=document.selector.selector() if document.selector else None,
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
@@ -171,14 +171,6 @@ def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:
         name = placement.name.lower() if placement.kind == "header" else placement.name
         places.setdefault((placement.kind, name), placement)
     return tuple(places.values())
-
-
-def _operations(document: ProviderDocument) -> Iterator[Operation]:
-    for operation in document.operations:
-        for method in operation.method:
-            yield Operation(
-                operation.name, method, operation.path, operation.writes(method), operation.repeatable(method)
-            )
 
 
 def _faults_between(entries: Sequence[_Entry]) -> Iterator[Fault]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -107,11 +106,10 @@ class Catalog:
             candidates = self._remember(host)
         return bool(candidates) and any(candidate.base_path != "/" for candidate in candidates)
 
-    def token_paths(self, host: str) -> re.Pattern[str] | None:
-        """What the decoded paths of token endpoints on a canonical host look like; None where there are none."""
-        endpoints = (outline.token_endpoint for outline in self._outlines.values() if outline.token_endpoint)
-        found = {path for endpoint in endpoints if (path := path_on(endpoint, host)) is not None}
-        return re.compile(f"(?i:{'|'.join(sorted(found))})/*") if found else None
+    def token_paths(self, host: str) -> set[str]:
+        """Patterns of the paths of token endpoints on a canonical host."""
+        endpoints = (endpoint for outline in self._outlines.values() for endpoint in outline.token_endpoints)
+        return {path for endpoint in endpoints if (path := path_on(endpoint, host)) is not None}
 
     def _provider(self, name: str) -> Provider:
         known = self._providers.get(name)

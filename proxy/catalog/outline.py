@@ -25,17 +25,17 @@ _Loader: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLo
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A provider's name, its sites, and the template of its token endpoint ("": none); `whole` gives the provider."""
+    """A provider's name, its sites, and the templates of its token endpoints; `whole` gives the provider."""
 
     name: str
     sites: tuple[Site, ...]
-    token_endpoint: str
+    token_endpoints: tuple[str, ...]
     whole: Callable[[], Provider]
 
 
 def outline_of(provider: Provider) -> Outline:
     """The outline of a provider that has been read already."""
-    return Outline(provider.name, provider.sites, provider.token.template if provider.token else "", lambda: provider)
+    return Outline(provider.name, provider.sites, provider.token.endpoints if provider.token else (), lambda: provider)
 
 
 def read_outline(path: Path, read: Callable[[Path], Provider]) -> Outline:
@@ -47,8 +47,9 @@ def read_outline(path: Path, read: Callable[[Path], Provider]) -> Outline:
         value = yaml.load(_head(path.read_text("utf-8")), _Loader)  # noqa: S506 - a safe loader
         base = value.get("base_path", "/")
         sites = tuple(_site(host, base) for host in value["hosts"])
-        endpoint = value.get("token", {}).get("endpoint", "")
-        return Outline(value["name"], sites, endpoint, lambda: _agreed(read(path), path, sites))
+        token = value.get("token")
+        endpoints = (token["endpoint"], *token.get("other_endpoints", ())) if token else ()
+        return Outline(value["name"], sites, endpoints, lambda: _agreed(read(path), path, sites))
     except (
         OSError,
         UnicodeDecodeError,

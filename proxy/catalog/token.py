@@ -60,6 +60,7 @@ class TokenDocument(_Strict):
     """How tokens are had from this provider. Every default is what RFC 6749 says."""
 
     endpoint: Endpoint
+    other_endpoints: list[Endpoint] = Field([], description="more that give tokens: kept from agents like the first")
     authorization_endpoint: Endpoint | None = None
     authorization_parameters: Parameters = Field({}, description="what the provider wants beside the RFC's")
     device_endpoint: Endpoint | None = None
@@ -86,6 +87,7 @@ class TokenDocument(_Strict):
     def compiled(self) -> TokenFacts:
         return TokenFacts(
             template=self.endpoint,
+            other_templates=tuple(self.other_endpoints),
             authorization_template=self.authorization_endpoint or "",
             authorization_parameters=dict(self.authorization_parameters),
             device_template=self.device_endpoint or "",
@@ -123,6 +125,7 @@ class TokenFacts:
 
     template: str
     dialect: Dialect
+    other_templates: tuple[str, ...] = ()
     authorization_template: str = ""
     authorization_parameters: Mapping[str, str] = field(default_factory=dict)
     device_template: str = ""
@@ -133,6 +136,11 @@ class TokenFacts:
     def endpoint(self, variables: Mapping[str, str]) -> str:
         """The token endpoint. Raises ValueError naming a variable that is missing or is not one DNS label."""
         return self.filled(self.template, variables)
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The templates of all its token endpoints."""
+        return (self.template, *self.other_templates)
 
     def filled(self, template: str, variables: Mapping[str, str]) -> str:
         """A template of this block with its variables. A value is one label, so that it cannot leave its place."""

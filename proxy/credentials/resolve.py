@@ -365,6 +365,8 @@ class Resolver:
         kind, fields, expires = record.kind, record.fields, record.expires
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
+            if token.fields:
+                kind, fields = record.kind, {**record.fields, **token.fields}
         placement = _placement(use, provider, kind)
         signer, signing = self._signers.get(kind), None
         try:

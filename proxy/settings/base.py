@@ -36,6 +36,11 @@ class Bind(NamedTuple):
         """Whether only this machine (in a pod: only this pod) can connect."""
         return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
 
+    @property
+    def version(self) -> int:
+        """The IP version, 4 for `localhost`."""
+        return 6 if ":" in self.host else 4
+
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
@@ -76,8 +81,19 @@ def one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _network(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return ipaddress.ip_network(value)
+    except ValueError:
+        raise ValueError("must be an IP network or address, such as 10.2.0.0/16, without host bits") from None
+
+
 FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 Name = Annotated[str, AfterValidator(_name)]
 NameOrStar = Annotated[str, AfterValidator(_name_or_star)]
 BindAddress = Annotated[Bind, BeforeValidator(_bind)]
+IpNetwork = Annotated[ipaddress.IPv4Network | ipaddress.IPv6Network, BeforeValidator(_network)]
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 OneOrMore = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]

@@ -10,6 +10,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from signers.grants.model import (
     TokenRefused,
     TokenReply,
     TokenRequest,
+    WorkloadToken,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_BYTES: Final = 262_144
+MAX_TOKEN: Final = 16_384
+"""Bytes of a token that the platform keeps in a file."""
 Sign = Callable[[SignatureRequest], Awaitable[bytes]]
 """Has a remote key sign. Raises OSError."""
 
@@ -78,6 +82,8 @@ class TokenEndpoints:
     async def _answer(self, step: Step, networks: Networks) -> Answer:
         if isinstance(step, TokenRequest):
             return await self.send(step, networks)
+        if isinstance(step, WorkloadToken):
+            return await asyncio.to_thread(_workload_token, step.path)
         if self._sign is None:
             raise ValueError("a transit_key needs a Vault store")
         try:
@@ -145,6 +151,17 @@ class TokenEndpoints:
         if self._kept_context is None:
             self._kept_context = self._context()
         return self._kept_context
+
+
+def _workload_token(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            token = file.read(MAX_TOKEN + 1).strip()
+    except OSError:
+        token = b""
+    if not 0 < len(token) <= MAX_TOKEN or not token.isascii():
+        raise TokenRefused("down", "workload_token")
+    return token
 
 
 class _Sent:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from signers.secret import Secret
 
-ClientAuthentication = Literal["basic", "post", "private_key_jwt", "tls_client_auth", "none"]
+ClientAuthentication = Literal["basic", "post", "private_key_jwt", "client_assertion", "tls_client_auth", "none"]
 Outcome = Literal["rejected", "throttled", "down", "unknown"]
 """Why there is no token.
 
@@ -62,6 +62,7 @@ class Issued:
 
     `refresh_token` is None when the reply held none: the one that was used stays valid then (RFC 6749 section 6).
     `scopes` is None when the reply named none: they are those that were asked for (section 5.1).
+    `fields` is what was issued where that is more than one token: fields of the record's own kind (AWS's keys).
     """
 
     access_token: Secret
@@ -69,6 +70,7 @@ class Issued:
     expires_at: float | None
     refresh_token: Secret | None = None
     scopes: tuple[str, ...] | None = None
+    fields: Mapping[str, Secret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,14 @@ class SignatureRequest:
     key: str
     algorithm: str
     signing_input: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadToken:
+    """Asks whoever runs a grant for the token that the platform keeps in a file and replaces there from time to time
+    (a projected service-account token, a JWT-SVID)."""
+
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +177,8 @@ class Dialect:
 class Client:
     """The application that asks for tokens (RFC 6749 section 2), and whom it asks.
 
-    `authentication` None means the dialect's; `audience` is `aud` of a client assertion, None: the token endpoint.
+    `authentication` None means the dialect's, or `client_assertion` where `assertion_file` names a file that holds one;
+    `audience` is `aud` of a client assertion, None: the token endpoint.
     """
 
     token_endpoint: str
@@ -178,26 +189,34 @@ class Client:
     authentication: ClientAuthentication | None = None
     audience: str | None = None
     dialect: Dialect = Dialect()
+    assertion_file: str = ""
 
 
 class TokenRefused(Exception):
     """There is no token. `error` is the endpoint's code, or a word of ours; `retry_after` is in seconds.
 
     `skew` is how many seconds the endpoint's clock is ahead of ours, None when it did not say. The text holds nothing
-    that the endpoint wrote but its error code.
+    that the endpoint wrote but its error code. `role` is the AWS role that was asked for.
     """
 
     def __init__(
-        self, outcome: Outcome, error: str, *, retry_after: float | None = None, skew: float | None = None
+        self,
+        outcome: Outcome,
+        error: str,
+        *,
+        retry_after: float | None = None,
+        skew: float | None = None,
+        role: str = "",
     ) -> None:
         self.outcome: Outcome = outcome
         self.error = error
         self.retry_after = retry_after
         self.skew = skew
+        self.role = role
         super().__init__(f"{outcome}: {error}")
 
 
-Step: TypeAlias = TokenRequest | SignatureRequest
+Step: TypeAlias = TokenRequest | SignatureRequest | WorkloadToken
 Answer: TypeAlias = TokenReply | bytes
 Grant: TypeAlias = Generator[Step, Answer, Issued]
-"""A TokenRequest is answered with its TokenReply, a SignatureRequest with the signature."""
+"""A TokenRequest is answered with its TokenReply, a SignatureRequest with the signature, a WorkloadToken with it."""

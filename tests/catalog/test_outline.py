@@ -15,7 +15,7 @@ BUILTIN = sorted(Catalog.builtin_dir().glob("*.yaml"), key=lambda path: path.ste
 @pytest.mark.parametrize("path", BUILTIN, ids=lambda path: path.stem)
 def test_the_outline_of_a_built_in_file_says_what_the_whole_file_says(path: Path) -> None:
     outline, whole = read_outline(path, load_provider), outline_of(load_provider(path))
-    assert (outline.name, outline.sites, outline.token_endpoint) == (whole.name, whole.sites, whole.token_endpoint)
+    assert (outline.name, outline.sites, outline.token_endpoints) == (whole.name, whole.sites, whole.token_endpoints)
 
 
 def test_built_in_files_agree_with_each_other() -> None:
