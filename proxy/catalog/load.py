@@ -50,20 +50,36 @@ def load_providers(builtin: Path, extra: Sequence[Path]) -> list[Provider]:
     return [_provider(chosen[name].document) for name in sorted(chosen)]
 
 
+def load_provider(path: Path) -> Provider:
+    """The provider of one file by itself; raises ConfigurationError with its faults."""
+    faults: list[Fault] = []
+    entry = _read(path, faults, builtin=True)
+    if entry is None or faults:
+        raise ConfigurationError(faults)
+    return _provider(entry.document)
+
+
 def _read_directory(directory: Path, faults: list[Fault], *, builtin: bool) -> Iterator[_Entry]:
     if not directory.is_dir():
         faults.append(Fault(str(directory), 0, "is not a directory"))
         return
     faults += (Fault(str(path), 0, "is not read: call it *.yaml") for path in sorted(directory.glob("*.yml")))
     for path in sorted(directory.glob("*.yaml")):
-        located = read_located(path)
-        document = _validated(located)
-        faults += located.faults
-        if document is not None:
-            faults += (located.fault(location, message) for location, message in document.faults())
-            if document.name != path.stem:
-                faults.append(located.fault(("name",), f"name {document.name!r} must be the file's, {path.stem!r}"))
-            yield _Entry(located, document, builtin)
+        entry = _read(path, faults, builtin=builtin)
+        if entry is not None:
+            yield entry
+
+
+def _read(path: Path, faults: list[Fault], *, builtin: bool) -> _Entry | None:
+    located = read_located(path)
+    document = _validated(located)
+    faults += located.faults
+    if document is None:
+        return None
+    faults += (located.fault(location, message) for location, message in document.faults())
+    if document.name != path.stem:
+        faults.append(located.fault(("name",), f"name {document.name!r} must be the file's, {path.stem!r}"))
+    return _Entry(located, document, builtin)
 
 
 def _validated(located: LocatedDocument) -> ProviderDocument | None:

@@ -34,7 +34,7 @@ Parameters = dict[str, str]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
 
 
 class AssertionDocument(_Strict):
@@ -183,12 +183,10 @@ class TokenFacts:
         """The token endpoint. Raises ValueError naming a variable that is missing or is not one DNS label."""
         return self.filled(self.template, variables)
 
-    def paths_on(self, host: str) -> Iterator[str]:
-        """Patterns of the paths of its token endpoints that can be on this host."""
-        for template in (self.template, *self.other_templates):
-            authority, _, path = template.removeprefix("https://").partition("/")
-            if re.fullmatch(_pattern(authority), host):
-                yield _pattern(f"/{path}")
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The templates of all its token endpoints."""
+        return (self.template, *self.other_templates)
 
     def filled(self, template: str, variables: Mapping[str, str]) -> str:
         """A template of this block with its variables. A value is one label, so that it cannot leave its place."""
@@ -200,8 +198,3 @@ class TokenFacts:
                 raise ValueError(f"var {name!r} is not one DNS label (a-z, 0-9, hyphens inside, at most 63)")
             template = template.replace(f"{{{name}}}", values[name])
         return template
-
-
-def _pattern(template: str) -> str:
-    """A template as a regular expression: each variable is one label."""
-    return "[A-Za-z0-9-]+".join(re.escape(literal) for literal in _VARIABLE.split(template)[::2])
