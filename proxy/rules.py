@@ -33,7 +33,7 @@ def load_rules(
     """
     catalog = Catalog.load(Catalog.builtin_dir(), providers)
     try:
-        policies = load_policies(dirs, floor, _facts(catalog), default)
+        policies = load_policies(dirs, floor, provider_facts(catalog), default)
     except PolicyError as error:
         raise ConfigurationError([Fault(*fault) for fault in error.faults]) from None
     return Rules(catalog, policies)
@@ -45,7 +45,8 @@ def rule_files(settings: Settings) -> tuple[Path, ...]:
     return (*settings.policies.dirs, *((floor,) if floor else ()), *settings.providers)
 
 
-def _facts(catalog: Catalog) -> dict[str, ProviderFacts]:
+def provider_facts(catalog: Catalog) -> dict[str, ProviderFacts]:
+    """What policies are checked against."""
     return {
         name: ProviderFacts(name, tuple(provider.hosts), frozenset(provider.operation_names))
         for name, provider in catalog.providers.items()
