@@ -23,7 +23,7 @@ from proxy.catalog.document import (
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.provider import Provider, Revocation, Site
-from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
+from proxy.catalog.token import AssertionDocument, StepDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
 
@@ -130,6 +130,7 @@ _KEYS = sorted(
         TokenDocument,
         AssertionDocument,
         SuccessDocument,
+        StepDocument,
     )
     for name in model.model_fields
 )
@@ -144,6 +145,7 @@ def _provider(document: ProviderDocument) -> Provider:
         base_path=document.base_path,
         auth=auth,
         signed=document.auth.signed(),
+        account_headers=dict(document.account_headers),
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
