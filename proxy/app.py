@@ -20,7 +20,6 @@ from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
-from proxy.catalog.token import TokenFacts
 from proxy.control import ControlServer, serve_control
 from proxy.credentials.fleet_blocks import FleetBlocks
 from proxy.credentials.resolve import Resolver
@@ -49,6 +48,7 @@ from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
+from proxy.token_paths import TokenPaths
 from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
@@ -62,6 +62,7 @@ from signers.table import SIGNERS
 
 if TYPE_CHECKING:
     from proxy.audit.exposition import Exposition
+    from proxy.catalog.token import TokenFacts
 
 log = logging.getLogger("sluicegate")
 
@@ -99,7 +100,7 @@ class Instance:
         self._seen_rules = signature(rule_files(settings))
         self._seen_roots = signature([settings.upstream.extra_ca_file] if settings.upstream.extra_ca_file else [])
         self.rules = self._load_rules()
-        self.metrics = Metrics(__version__, self.rules.catalog.providers)
+        self.metrics = Metrics(__version__, self.rules.catalog.outlines)
         self.audit = AuditSink(Output(settings.audit.path if isinstance(settings.audit, FileAudit) else None))
         self.sweep = Sweep()
         self.connections = Connections(settings.limits.client_connections)
@@ -109,7 +110,10 @@ class Instance:
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
-        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
+        self.token_paths = TokenPaths(lambda: self.pipeline.snapshot.forget())
+        self.issuing = open_issuing(
+            settings, self.store, self.addresses, self._token_facts, self.metrics.refresh, self.token_paths.add
+        )
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -124,7 +128,7 @@ class Instance:
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
-            Snapshot(self.rules.policies, self.rules.catalog),
+            Snapshot(self.rules.policies, self.rules.catalog, self.token_paths),
             self.credentials,
             self.addresses,
             self.pool,
@@ -278,6 +282,7 @@ class Instance:
                     log.warning("the credential store is not ready: %s", error)
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
+        await self.token_paths.learn(self.store)
         self.readiness.met("store")
         self.store_opened.set()
         if self.settings.blocks is not None:
@@ -299,9 +304,9 @@ class Instance:
 
     def _take_rules(self, rules: Rules) -> None:
         self.rules = rules
-        self.metrics.providers = frozenset(rules.catalog.providers)
+        self.metrics.providers = frozenset(rules.catalog.outlines)
         self.metrics.policy_hash = rules.policies.hash
-        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog)
+        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog, self.token_paths)
 
     def _take_roots(self, roots: ssl.SSLContext) -> None:
         self._roots = roots

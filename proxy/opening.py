@@ -90,13 +90,22 @@ def open_issuing(
     addresses: Resolver,
     facts: Callable[[str], TokenFacts | None],
     on_renewal: OnRenewal = lambda provider, result: None,
+    on_endpoint: Callable[[str], None] = lambda url: None,
 ) -> Issuing:
     """What issues tokens from the store's grants, reaching token endpoints the way all outbound traffic goes."""
     from proxy.credentials.issuing import Issuing
 
     endpoints = open_endpoints(settings, addresses, store)
     _, cache = paths_and_limits(settings.store)
-    return Issuing(store, endpoints.ask, clock=time.time, facts=facts, cache=cache, on_renewal=on_renewal)
+    return Issuing(
+        store,
+        endpoints.ask,
+        clock=time.time,
+        facts=facts,
+        cache=cache,
+        on_renewal=on_renewal,
+        on_endpoint=on_endpoint,
+    )
 
 
 def open_endpoints(settings: Settings, addresses: Resolver, store: credentials.Store) -> TokenEndpoints:

@@ -13,6 +13,12 @@ networks          private networks in which the endpoint may be
 parameters        further form parameters
 subject_token_file, subject_token_type, actor_token_file, actor_token_type
                   tokens of this workload's own (projected service-account token, JWT-SVID) for token exchange
+client_assertion_file
+                  a token of this workload's own that proves the client instead of a secret (Entra's federation)
+impersonation_endpoint
+                  Google's IAM credentials API, where it is not the public one
+access_key_id, secret_access_key, session_token, role_arn, external_id, roles, region
+                  of AWS: the platform's own key and roles, before those of a tenant's record (aws_record)
 """
 
 from __future__ import annotations
@@ -23,6 +29,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final, Literal, Protocol, cast, get_args
 from urllib.parse import urlsplit
 
+from proxy.credentials.aws_record import AwsRoles, parse_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
 from proxy.credentials.grant_record import digest_of, remote_key
@@ -33,6 +40,7 @@ from signers.grants.model import (
     ClientAuthentication,
     ClientCertificate,
     Dialect,
+    LaterStep,
     RemoteKey,
     SigningKey,
 )
@@ -42,7 +50,7 @@ from signers.secret import Secret
 Networks = tuple[IPv4Network | IPv6Network, ...]
 APPS: Final = RESERVED
 """The folder of these records below the store's mount."""
-Authentication = Literal["basic", "post", "private_key_jwt", "tls_client_auth", "none"]
+Authentication = Literal["basic", "post", "private_key_jwt", "client_assertion", "tls_client_auth", "none"]
 
 
 class TokenFacts(Protocol):
@@ -52,6 +60,9 @@ class TokenFacts(Protocol):
     def dialect(self) -> Dialect: ...
     def endpoint(self, variables: Mapping[str, str], /) -> str:
         """The token endpoint's URL. Raises ValueError naming a variable that is missing or no DNS label."""
+
+    def steps(self, variables: Mapping[str, str], /) -> tuple[LaterStep, ...]:
+        """What follows each issue, with its URLs. Raises ValueError likewise."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,6 +91,9 @@ class App:
     subject_token_type: str = JWT_TYPE
     actor_token_file: str = ""
     actor_token_type: str = JWT_TYPE
+    client_assertion_file: str = ""
+    impersonation_endpoint: str = ""
+    aws: AwsRoles = field(default_factory=AwsRoles)
 
     def client(self, facts: TokenFacts | None, variables: Mapping[str, str], default_endpoint: str = "") -> Client:
         """The client that grants speak for: the app's own endpoint before the catalogue's.
@@ -100,6 +114,8 @@ class App:
             self.authentication,
             self.audience,
             facts.dialect if facts is not None else Dialect(),
+            facts.steps({**variables, **self.vars}) if facts is not None else (),
+            self.client_assertion_file,
         )
 
 
@@ -141,6 +157,9 @@ def parse_app(path: str, stored: Mapping[str, Any]) -> App:
         subject_token_type=texts.optional("subject_token_type") or JWT_TYPE,
         actor_token_file=texts.optional("actor_token_file"),
         actor_token_type=texts.optional("actor_token_type") or JWT_TYPE,
+        client_assertion_file=texts.optional("client_assertion_file"),
+        impersonation_endpoint=_endpoint(texts, "impersonation_endpoint"),
+        aws=parse_roles(path, stored),
     )
 
 

@@ -18,6 +18,7 @@ _REASONS: Final = {
     "no_reply": "took the request and did not answer",
     "unreachable": "cannot be reached",
     "address_refused": "is at an address that is not allowed; the operator can list its network in the app's record",
+    "workload_token": "was not asked: the workload's own token cannot be read",
     "misconfigured": "cannot be asked, because the record or its app lacks something; the log says what",
 }
 
@@ -41,6 +42,13 @@ def refusal_of(key: Key, loaded: Loaded, failure: NoToken, now: float) -> Gatewa
 
 
 def _verdict(key: Key, loaded: Loaded, failure: NoToken) -> str:
+    grant = loaded.record.grant
+    if grant is not None and grant.aws is not None:
+        return (
+            f"gets no keys: AWS refuses to let the role be assumed ({failure.error}). An administrator of tenant "
+            f"{key.tenant!r} has to check the role's trust policy (principal, external id, sts:TagSession); the "
+            "proxy's log names the role."
+        )
     if failure.error in ("invalid_client", "unauthorized_client"):
         app = loaded.app.name
         where = f"the application record apps/{app}" if app else "the record's key"

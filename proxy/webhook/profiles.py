@@ -40,6 +40,6 @@ def _profile_faults(injection: Injection, catalog: Catalog) -> list[str]:
             settings_from(text, Path(CONFIG_DIR) / "sluicegate.yaml")
         except ConfigurationError as error:
             found += [f"profiles.{name}.settings: {fault.message}" for fault in error.faults]
-        unknown = [provider for provider in profile.placeholders if provider not in catalog.providers]
+        unknown = [provider for provider in profile.placeholders if provider not in catalog.outlines]
         found += [f"profiles.{name}.placeholders: there is no provider {provider!r}" for provider in unknown]
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,3 +128,18 @@ async def test_a_remote_key_signs_where_there_is_one() -> None:
 
 def test_a_request_shows_no_secret() -> None:
     assert "s3cret" not in repr(TokenRequest("https://x/", {"Authorization": "s3cret"}, b"s3cret"))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"  \n", "é".encode(), b"x" * 20_000])
+async def test_a_workloads_token_is_read_when_it_is_asked_for(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "token"
+    async with server(GOOD) as peer:
+        client = Client(peer.url, "me", assertion_file=str(file))
+        for each in (b"first\n", b"second"):
+            file.write_bytes(each)
+            await endpoints().ask(client_credentials(client, 1000.0, "n"), LOOPBACK)
+        file.unlink() if content is None else file.write_bytes(content)
+        with pytest.raises(TokenRefused) as refused:
+            await endpoints().ask(client_credentials(client, 1000.0, "n"), LOOPBACK)
+    assert (refused.value.outcome, refused.value.error) == ("down", "workload_token")
+    assert [form["client_assertion"] for form in peer.forms] == ["first", "second"]
