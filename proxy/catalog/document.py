@@ -115,10 +115,16 @@ class RevocationDocument(_Strict):
     """How the provider is asked to forget a token."""
 
     endpoint: str = Field(description="an https URL")
-    style: Literal["rfc7009", "bearer"] = Field(
-        "rfc7009", description="rfc7009: token in a form, the application authenticated; bearer: the token ends itself"
+    style: Literal["rfc7009", "json", "bearer", "credentials"] = Field(
+        "rfc7009",
+        description="rfc7009: token in a form, the application authenticated; json: the same as JSON; "
+        "bearer: the token ends itself; credentials: a JSON list of tokens, from anybody",
     )
     success: str = Field("", description="a member of the answer that has to be true, where 200 alone does not mean it")
+    authentication: Literal["", "basic", "post", "none"] = Field(
+        "", description="of the application; default: as at the token endpoint"
+    )
+    tokens: Literal["", "access_token", "refresh_token"] = Field("", description="the only type that ends there")
 
     @model_validator(mode="after")
     def _askable(self) -> RevocationDocument:

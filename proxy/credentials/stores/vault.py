@@ -93,6 +93,11 @@ class VaultStore:
         mount, below = self._split(check_path(path))
         await self._run(lambda ask: self._engine.delete(ask, mount, below), path)
 
+    async def destroy_before(self, path: str, version: int) -> bool:
+        """See proxy.credentials.store.KeepsVersions. Needs `update` on the engine's destroy/ path."""
+        mount, below = self._split(check_path(path))
+        return await self._run(lambda ask: self._engine.destroy_before(ask, mount, below, version), path)
+
     async def list(self, prefix: str) -> list[str]:
         if prefix:
             check_path(prefix)

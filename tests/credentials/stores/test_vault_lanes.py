@@ -92,9 +92,7 @@ async def test_a_hundred_tenants_whose_paths_hang_do_not_delay_the_next(tmp_path
     def answer(request: Request) -> bytes | None:
         if "hanging" in request.path:
             return None
-        return (
-            secret({"token": "x"}) if "/data/" in request.path else reply(200, {"data": {"ttl": 0, "renewable": False}})
-        )
+        return secret({"token": "x"}) if "/data/" in request.path else reply(200, {"data": {"ttl": 0}})
 
     with scripted_vault(answer) as vault:
         store = VaultStore([vault.address], TokenLogin(token), read_timeout=8.0)
