@@ -142,7 +142,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 class _Strict(BaseModel):
     """Unknown keys are faults, types are not converted, values never stand in an error's text."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
 
 
 class Metadata(_Strict):

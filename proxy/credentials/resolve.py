@@ -22,7 +22,7 @@ from proxy.credentials.refusals import subject
 from proxy.credentials.store import Reader, Store
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
-from signers.placement import Injection, Placement
+from signers.placement import Injection, Placement, with_headers
 from signers.signing import Signing
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class Provider(Protocol):
     def positions(self) -> Iterable[Placement]: ...
     def placement_for(self, kind: str, /) -> Placement | None: ...
     def hosts_for(self, vars: Mapping[str, str], /) -> frozenset[str]: ...
+    def headers_for(self, vars: Mapping[str, str], /) -> Mapping[str, str]: ...
 
 
 class Prepare(Protocol):
@@ -179,10 +180,6 @@ class Resolver:
                 entry.unchanged_at = self._cache.clock()
                 return False
         return True
-
-    def invalidate(self, tenant: str | None = None, credential: str | None = None) -> None:
-        """Forget records, so that the next call reads the store: all, a tenant's, or a credential's."""
-        self._cache.forget(tenant, credential)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Resolutions so far by (source, result): source cache, store or issued; result "ok" or a refusal's code."""
@@ -375,6 +372,8 @@ class Resolver:
                 injection = Injection(clears=signing.clears, masks=signing.masks)
             else:
                 injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
+                if provider is not None and record.vars and (further := provider.headers_for(record.vars)):
+                    injection = with_headers(injection, further)
         except ValueError as error:
             raise _unfit(entry, error) from None
         hosts = self._hosts(entry, record, provider)
