@@ -33,7 +33,7 @@ def load_rules(
     """
     catalog = Catalog.load(Catalog.builtin_dir(), providers)
     try:
-        policies = load_policies(dirs, floor, _facts(catalog), default)
+        policies = load_policies(dirs, floor, provider_facts(catalog), default)
     except PolicyError as error:
         raise ConfigurationError([Fault(*fault) for fault in error.faults]) from None
     return Rules(catalog, policies)
@@ -65,7 +65,8 @@ class _Operations(Collection[str]):
         return len(self._names())
 
 
-def _facts(catalog: Catalog) -> dict[str, ProviderFacts]:
+def provider_facts(catalog: Catalog) -> dict[str, ProviderFacts]:
+    """What policies are checked against."""
     return {
         name: ProviderFacts(
             name, tuple(dict.fromkeys(site.host.text for site in outline.sites)), _Operations(catalog, name)

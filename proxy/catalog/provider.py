@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.inside import Selector
 from proxy.catalog.operations import Operation, OperationIndex, told_apart
-from proxy.catalog.token import TokenFacts
 from proxy.dialect import Dialect
 from signers.placement import Placement
+
+if TYPE_CHECKING:
+    from proxy.catalog.token import TokenFacts
 
 
 class Site(NamedTuple):
