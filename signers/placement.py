@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 from urllib.parse import quote
 
@@ -134,6 +134,15 @@ def prepare(
         cookie_clears=frozenset(name.encode("ascii") for name in _names(cleared, "cookie")),
         masks=renderings(prepared.secrets, prepared.pairs),
     )
+
+
+def with_headers(injection: Injection, headers: Mapping[str, str]) -> Injection:
+    """The same with further headers, the caller's own of those names cleared. Raises ValueError naming the header."""
+    for name in headers:
+        check_placement(Placement("header", name))
+    lines = b"".join(_header_line(name, value, name) for name, value in headers.items())
+    clears = injection.clears | {name.lower().replace("_", "-").encode("ascii") for name in headers}
+    return replace(injection, lines=injection.lines + lines, clears=clears)
 
 
 def _names(placements: Iterable[Placement], kind: str) -> Iterable[str]:

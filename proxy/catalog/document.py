@@ -46,6 +46,7 @@ def _host_alone(value: Any) -> Any:
 
 Host = Annotated[str, AfterValidator(_checked_host)]
 BasePath = Annotated[str, AfterValidator(_checked_base_path)]
+AccountHeader = Annotated[str, Field(pattern=r"^\{[a-z][a-z0-9_]*\}$")]
 PathTemplate = Annotated[str, AfterValidator(_checked_path)]
 
 
@@ -119,10 +120,16 @@ class RevocationDocument(_Strict):
     """How the provider is asked to forget a token."""
 
     endpoint: str = Field(description="an https URL")
-    style: Literal["rfc7009", "bearer"] = Field(
-        "rfc7009", description="rfc7009: token in a form, the application authenticated; bearer: the token ends itself"
+    style: Literal["rfc7009", "json", "bearer", "credentials"] = Field(
+        "rfc7009",
+        description="rfc7009: token in a form, the application authenticated; json: the same as JSON; "
+        "bearer: the token ends itself; credentials: a JSON list of tokens, from anybody",
     )
     success: str = Field("", description="a member of the answer that has to be true, where 200 alone does not mean it")
+    authentication: Literal["", "basic", "post", "none"] = Field(
+        "", description="of the application; default: as at the token endpoint"
+    )
+    tokens: Literal["", "access_token", "refresh_token"] = Field("", description="the only type that ends there")
 
     @model_validator(mode="after")
     def _askable(self) -> RevocationDocument:
@@ -235,6 +242,9 @@ class ProviderDocument(AnswersDocument):
     unauthorized: Literal["credential", "permission"] = Field(
         "credential", description="what its 401 means: a credential to be renewed, or one that may not do this"
     )
+    account_headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], AccountHeader] = Field(
+        {}, description="headers that go with the credential: {variable} of the record's vars"
+    )
     token: TokenDocument | None = Field(None, description="its token endpoint")
     operations: list[OperationDocument] = Field([])
     selector: SelectorDocument | None = Field(None, description="tells operations of one method and path apart")
@@ -264,7 +274,13 @@ class ProviderDocument(AnswersDocument):
         used = {name for pattern, _ in self.sites() for name in pattern.variables}
         for name in sorted(used - self.vars.keys()):
             yield ("hosts",), f"variable {name!r} is not described in vars"
-        for name in sorted(self.vars.keys() - used):
+        sent = {text[1:-1] for text in self.account_headers.values()}
+        for name in sorted(sent - self.vars.keys()):
+            yield ("account_headers",), f"variable {name!r} is not described in vars"
+        learned = self.token.learned() if self.token is not None else set()
+        for name in sorted(learned - self.vars.keys()):
+            yield ("token",), f"variable {name!r} is learned and not described in vars"
+        for name in sorted(self.vars.keys() - used - sent - learned):
             yield ("vars", name), f"variable {name!r} stands in no host"
 
     def _site_faults(self) -> Iterator[tuple[Location, str]]:

@@ -42,6 +42,7 @@ def _section(provider: Provider) -> Iterator[str]:
     yield from (f"- `{{{name}}}` (a record's `vars`): {meaning}" for name, meaning in provider.variables.items())
     yield from (f"- Record kind `{kind}`: {_written(placement)}" for kind, placement in provider.auth.items())
     yield from (f"- Record kind `{kind}`: every request is signed" for kind in provider.signed)
+    yield from (f"- With the credential: `{name}: {text}`" for name, text in provider.account_headers.items())
     if provider.positions:
         yield f"- Cleared from the caller's request: {_joined(_place(place) for place in provider.positions)}"
     for name, value in provider.pins:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.inside import Selector
 from proxy.catalog.operations import Operation, OperationIndex, told_apart
-from proxy.catalog.token import TokenFacts
 from proxy.dialect import Dialect
 from signers.placement import Placement
+
+if TYPE_CHECKING:
+    from proxy.catalog.token import TokenFacts
 
 
 class Site(NamedTuple):
@@ -23,11 +25,13 @@ class Site(NamedTuple):
 
 
 class Revocation(NamedTuple):
-    """How a token is ended at the provider: `style` is "rfc7009" or "bearer" (proxy.credentials.revocation)."""
+    """How a token is ended at the provider: what the fields mean stands in proxy.credentials.revocation."""
 
     endpoint: str
-    style: Literal["rfc7009", "bearer"]
+    style: Literal["rfc7009", "json", "bearer", "credentials"]
     success: str
+    authentication: Literal["", "basic", "post", "none"]
+    tokens: Literal["", "access_token", "refresh_token"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,6 +49,7 @@ class Provider:
     watched     some 2xx of it has to be looked at: errors inside successes, cursors
     token       its token endpoint and how that is spoken to; None where the catalogue does not know
     renews_on_401  whether a 401 means that the credential has to be renewed
+    account_headers  headers that go with a credential, templates over its record's vars
     selector    tells operations apart that share method and path
     verified    the day on which the file was last compared with `sources`
     """
@@ -66,6 +71,7 @@ class Provider:
     token: TokenFacts | None = None
     renews_on_401: bool = True
     signed: tuple[str, ...] = ()
+    account_headers: Mapping[str, str] = field(default_factory=dict)
     selector: Selector | None = None
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
@@ -97,6 +103,11 @@ class Provider:
         """
         filled = (site.host.filled(variables) for site in self.sites)
         return frozenset(host for host in filled if host is not None)
+
+    def headers_for(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The account headers whose variable a record's `vars` give."""
+        known = {f"{{{name}}}": value for name, value in variables.items()}
+        return {header: known[text] for header, text in self.account_headers.items() if text in known}
 
     def placement_for(self, kind: str) -> Placement | None:
         """Where a record of this kind goes; None when the provider takes no such kind or it places itself."""
