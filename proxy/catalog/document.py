@@ -58,17 +58,18 @@ class SiteDocument(_Strict):
 
 
 class PlacementDocument(_Strict):
-    """A position for a credential: a header, a query parameter or a cookie, and how the value is written there."""
+    """A position for a credential: a header, a query parameter, a cookie or a path's segment, and how it is written."""
 
     header: str | None = None
     query: str | None = None
     cookie: str | None = None
+    path: str | None = Field(None, description="what the segment begins with; format begins with it too")
     format: str = Field("{value}", description="holds {value} once; 'Basic USER:{value}' is base64-encoded")
 
     @model_validator(mode="after")
     def _placeable(self) -> PlacementDocument:
-        if sum(name is not None for name in (self.header, self.query, self.cookie)) != 1:
-            raise ValueError("name exactly one of header, query and cookie")
+        if sum(name is not None for name in (self.header, self.query, self.cookie, self.path)) != 1:
+            raise ValueError("name exactly one of header, query, cookie and path")
         check_placement(self.placement())
         return self
 
@@ -77,6 +78,8 @@ class PlacementDocument(_Strict):
             return Placement("header", self.header, self.format)
         if self.query is not None:
             return Placement("query", self.query, self.format)
+        if self.path is not None:
+            return Placement("path", self.path, self.format)
         return Placement("cookie", self.cookie or "", self.format)
 
 
@@ -117,10 +120,16 @@ class RevocationDocument(_Strict):
     """How the provider is asked to forget a token."""
 
     endpoint: str = Field(description="an https URL")
-    style: Literal["rfc7009", "bearer"] = Field(
-        "rfc7009", description="rfc7009: token in a form, the application authenticated; bearer: the token ends itself"
+    style: Literal["rfc7009", "json", "bearer", "credentials"] = Field(
+        "rfc7009",
+        description="rfc7009: token in a form, the application authenticated; json: the same as JSON; "
+        "bearer: the token ends itself; credentials: a JSON list of tokens, from anybody",
     )
     success: str = Field("", description="a member of the answer that has to be true, where 200 alone does not mean it")
+    authentication: Literal["", "basic", "post", "none"] = Field(
+        "", description="of the application; default: as at the token endpoint"
+    )
+    tokens: Literal["", "access_token", "refresh_token"] = Field("", description="the only type that ends there")
 
     @model_validator(mode="after")
     def _askable(self) -> RevocationDocument:

@@ -163,7 +163,9 @@ def _provider(document: ProviderDocument) -> Provider:
 
 def _revocation(document: ProviderDocument) -> Revocation | None:
     found = document.revocation
-    return Revocation(found.endpoint, found.style, found.success) if found is not None else None
+    if found is None:
+        return None
+    return Revocation(found.endpoint, found.style, found.success, found.authentication, found.tokens)
 
 
 def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:

@@ -25,11 +25,13 @@ class Site(NamedTuple):
 
 
 class Revocation(NamedTuple):
-    """How a token is ended at the provider: `style` is "rfc7009" or "bearer" (proxy.credentials.revocation)."""
+    """How a token is ended at the provider: what the fields mean stands in proxy.credentials.revocation."""
 
     endpoint: str
-    style: Literal["rfc7009", "bearer"]
+    style: Literal["rfc7009", "json", "bearer", "credentials"]
     success: str
+    authentication: Literal["", "basic", "post", "none"]
+    tokens: Literal["", "access_token", "refresh_token"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
