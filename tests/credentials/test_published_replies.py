@@ -1,4 +1,4 @@
-"""Published token replies at a scripted endpoint: how long their tokens are kept, and what a call is told without one."""
+"""Published token replies at a scripted endpoint: how long their tokens are kept, what a call is told without one."""
 
 from __future__ import annotations
 
