@@ -5,13 +5,12 @@ The models check each key alone; `policies.checks` checks keys against each othe
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from policies.matchers import host_pattern, path_pattern
+from policies.matchers import host_pattern, network, path_pattern
 
 DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 """How many bytes an uninspected tunnel may carry, both ways together, where its rule gives no `max_bytes`."""
@@ -82,7 +81,7 @@ def _method(text: str) -> str:
 
 def _network(text: str) -> str:
     try:
-        return str(ipaddress.ip_network(text))
+        return str(network(text))
     except ValueError as error:
         raise ValueError(f"{error}; write an address block such as 10.2.0.0/16") from None
 
@@ -142,7 +141,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 class _Strict(BaseModel):
     """Unknown keys are faults, types are not converted, values never stand in an error's text."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
 
 
 class Metadata(_Strict):

@@ -108,7 +108,7 @@ class PolicySet:
         about = selection.about(endpoint[1], self._filed_under(endpoint[1]) if provider is None else (provider,))
         rules = [rule for rule in about if rule.covers(endpoint, provider)]
         facts = self.providers.get(provider) if provider is not None else None
-        operations = facts.operations if facts else None if provider is None else frozenset[str]()
+        operations = frozenset(facts.operations if facts else ()) if provider is not None else None
         plan = Plan(rules, endpoint, operations, warn=self.warn)
         _remember(selection.plans, (endpoint, provider), plan)
         return plan

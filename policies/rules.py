@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from policies.document import DEFAULT_TUNNEL_BYTES, AllowRule, Credential, DenyRule, EgressPolicy, Subject, split_tunnel
 from policies.facts import ProviderFacts
-from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, path_pattern
+from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, network, path_pattern
 
 Endpoint = tuple[str, str, int]
 """(scheme, host, port), as canonical as a call's destination."""
@@ -171,7 +171,7 @@ def _allow(rule: AllowRule, document: str, position: tuple[str, int], providers:
     host, port = _target(rule)
     effect = Effect(
         credential=credential_use(rule),
-        networks=tuple(ipaddress.ip_network(network) for network in rule.networks),
+        networks=tuple(network(text) for text in rule.networks),
         presigned=rule.presigned == "allow",
         token_endpoint=rule.token_endpoint == "allow",
         mask=rule.mask,

@@ -20,7 +20,6 @@ from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
-from proxy.catalog.token import TokenFacts
 from proxy.control import ControlServer, serve_control
 from proxy.credentials.fleet_blocks import FleetBlocks
 from proxy.credentials.resolve import Resolver
@@ -63,6 +62,7 @@ from signers.table import SIGNERS
 
 if TYPE_CHECKING:
     from proxy.audit.exposition import Exposition
+    from proxy.catalog.token import TokenFacts
 
 log = logging.getLogger("sluicegate")
 
@@ -100,7 +100,7 @@ class Instance:
         self._seen_rules = signature(rule_files(settings))
         self._seen_roots = signature([settings.upstream.extra_ca_file] if settings.upstream.extra_ca_file else [])
         self.rules = self._load_rules()
-        self.metrics = Metrics(__version__, self.rules.catalog.providers)
+        self.metrics = Metrics(__version__, self.rules.catalog.outlines)
         self.audit = AuditSink(Output(settings.audit.path if isinstance(settings.audit, FileAudit) else None))
         self.sweep = Sweep()
         self.connections = Connections(settings.limits.client_connections)
@@ -304,7 +304,7 @@ class Instance:
 
     def _take_rules(self, rules: Rules) -> None:
         self.rules = rules
-        self.metrics.providers = frozenset(rules.catalog.providers)
+        self.metrics.providers = frozenset(rules.catalog.outlines)
         self.metrics.policy_hash = rules.policies.hash
         self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog, self.token_paths)
 

@@ -35,6 +35,8 @@ COMMANDS: Final = {
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
     "doctor": Command("proxy.commands.doctor", "doctor", "Prove what is injected; find clients and files to mind."),
     "firewall": Command("proxy.commands.firewall", "firewall", "Close a pod's other ways out (nftables)."),
+    "webhook": Command("proxy.commands.webhook", "webhook", "Put the proxy beside a cluster's pods (admission)."),
+    "prepare": Command("proxy.commands.prepare", "prepare", "Lay out an injected pod's files (init container)."),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
     "disconnect": Command("proxy.commands.disconnect", "disconnect", "End a tenant's credential, here and there."),
     "connect": Command("proxy.commands.connect", "connect", "Ask a person for consent and store the grant."),

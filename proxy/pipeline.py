@@ -23,12 +23,13 @@ from proxy.accounting import Accounting
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
+from proxy.contents import UNTOLD, as_one, awaited, body_in, decided, found_in
 from proxy.credentials.resolve import Resolver
 from proxy.dialect import Answer, Dialect
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
-from proxy.paging import Page, Paging
+from proxy.paging import Page, Paging, reads_body, with_body_of
 from proxy.responses.delivery import Delivery
 from proxy.responses.judging import Judging, streams, to_be_held
 from proxy.responses.problem import render
@@ -133,14 +134,24 @@ class Pipeline:
         call.destination = lead.destination
         provider = lead.provider
         operation = provider.operation(call.method, path) if provider is not None else None
-        route = exchange.route = Route(provider, operation, path)
-        verdict = lead.plan.decide(
-            call.method, path, operation.name if operation is not None else None, write=_writes(route, call.method)
-        )
+        untold = ""
+        if operation is not None and operation.inside is not None:
+            connection = exchange.connection
+            if operation.inside.reads_body and awaited(connection, lambda: self._run(exchange, self._decide, caller)):
+                return
+            found = exchange.found = found_in(operation.inside, call, connection)
+            route = exchange.route = Route(provider, as_one(found, operation), path)
+            verdict = decided(lead.plan, call, path, found)
+            untold = UNTOLD if not found.operations else ""
+        else:
+            route = exchange.route = Route(provider, operation, path)
+            verdict = lead.plan.decide(
+                call.method, path, operation.name if operation is not None else None, write=_writes(route, call.method)
+            )
         if isinstance(verdict, Denied):
             exchange.denied = verdict
             self._metrics.denied += 1
-            raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
+            raise GatewayError("policy_denied", verdict.reason + untold, rule=verdict.rule)
         if lead.token_paths is not None and (path is None or lead.token_paths.fullmatch(path)):
             self._ask_for_tokens(exchange, verdict)
         if verdict.would_deny:
@@ -182,6 +193,13 @@ class Pipeline:
         call, route, allowed = exchange.call, exchange.route, exchange.allowed
         assert route is not None
         assert allowed is not None
+        if reads_body(call, route):
+            if awaited(exchange.connection, lambda: self._run(exchange, self._sign, material)):
+                return
+            found = exchange.found
+            exchange.page = Page(
+                call.place.target, body_in(exchange.connection), connection=found.connection if found else None
+            )
         if call.section.wishes is not None and not exchange.tokens:
             self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
@@ -205,7 +223,11 @@ class Pipeline:
         assert caller is not None
         use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping)
         exchange.entry, exchange.keyed = use
-        exchange.page = self.paging.turned(exchange.call, caller, route, allowed.rule or "")
+        page = exchange.page or Page(exchange.call.place.target)
+        exchange.page, body = self.paging.turned(exchange.call, caller, route, allowed.rule or "", page)
+        if body is not None:
+            with_body_of(exchange.call, len(body))
+            exchange.connection.replace_body(body)
 
     def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
         """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""

@@ -78,6 +78,8 @@ def connect(
         raise click.ClickException(str(error)) from None
     account = f" as {connected.account}" if connected.account else ""
     click.echo(f"{path}: version {connected.version}, connected{account}")
+    for name, value in connected.learned.items():
+        click.echo(f"{name}: {value}")
     if connected.missing:
         click.echo(f"not granted: {' '.join(connected.missing)}", err=True)
     return 0

@@ -40,6 +40,7 @@ from signers.grants.model import (
     ClientAuthentication,
     ClientCertificate,
     Dialect,
+    LaterStep,
     RemoteKey,
     SigningKey,
 )
@@ -59,6 +60,9 @@ class TokenFacts(Protocol):
     def dialect(self) -> Dialect: ...
     def endpoint(self, variables: Mapping[str, str], /) -> str:
         """The token endpoint's URL. Raises ValueError naming a variable that is missing or no DNS label."""
+
+    def steps(self, variables: Mapping[str, str], /) -> tuple[LaterStep, ...]:
+        """What follows each issue, with its URLs. Raises ValueError likewise."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -110,6 +114,7 @@ class App:
             self.authentication,
             self.audience,
             facts.dialect if facts is not None else Dialect(),
+            facts.steps({**variables, **self.vars}) if facts is not None else (),
             self.client_assertion_file,
         )
 

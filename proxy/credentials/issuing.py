@@ -287,6 +287,8 @@ class Issuing:
             client = client_of(grant, app, self._facts(app.provider), dict(loaded.record.vars))
             asked = grant_of(grant, app, client, now, os.urandom(16).hex(), behalf)
             issued = await self._counted_ask(asked, app.networks, app.provider)
+            if issued.incomplete:
+                raise TokenRefused("down", issued.incomplete)
         except ValueError as error:
             log.warning("cannot ask for a token of %s: %s", entry.path, error)
             raise NoToken("down", "misconfigured", self._clock() + self._limits.rejected) from None

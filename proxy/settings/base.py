@@ -15,7 +15,9 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 class Section(BaseModel):
     """A mapping of the file. Unknown keys are refused, values are never repeated in an error, nothing changes later."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True, defer_build=True
+    )
 
 
 def as_written(value: object) -> Any:

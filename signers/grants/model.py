@@ -32,12 +32,13 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenRequest:
-    """One POST to a token endpoint."""
+    """One request to a token endpoint."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     certificate: ClientCertificate | None = None
+    method: Literal["GET", "POST"] = "POST"
 
     def __repr__(self) -> str:
         return f"TokenRequest({self.url!r}, •••)"
@@ -61,8 +62,10 @@ class Issued:
     """A token. Times are epoch seconds; `expires_at` None means that it does not expire by itself.
 
     `refresh_token` is None when the reply held none: the one that was used stays valid then (RFC 6749 section 6).
-    `scopes` is None when the reply named none: they are those that were asked for (section 5.1).
-    `fields` is what was issued where that is more than one token: fields of the record's own kind (AWS's keys).
+    `scopes` is None when the reply named none: they are those that were asked for (section 5.1). `learned` is what the
+    provider said of the account, values for a record's `vars`. `incomplete`: a later step of the login failed for this
+    reason, and only the refresh token is of use. `fields` is what was issued where that is more than one token: fields
+    of the record's own kind (AWS's keys).
     """
 
     access_token: Secret
@@ -70,6 +73,8 @@ class Issued:
     expires_at: float | None
     refresh_token: Secret | None = None
     scopes: tuple[str, ...] | None = None
+    learned: Mapping[str, str] = field(default_factory=dict)
+    incomplete: str = ""
     fields: Mapping[str, Secret] = field(default_factory=dict)
 
 
@@ -138,6 +143,19 @@ class AssertionStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterStep:
+    """A request after the token's issue, with that token (signers.grants.later_steps). `url` is a template over the
+    record's variables until a Client has it; `parameters` are the members of a POST's JSON body."""
+
+    url: str
+    method: Literal["GET", "POST"] = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    learns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """How a provider's token endpoint differs from RFC 6749. All defaults are the RFC's.
 
@@ -150,6 +168,7 @@ class Dialect:
     expires_in_unit  "s" or "ms"
     lifetime    seconds assumed without any word on expiry; None: such a token does not expire
     reuse_grace seconds during which the provider still takes a refresh token that it has rotated
+    learns      variable of a record → where the reply tells it: the host or organisation of the account
     """
 
     authentication: ClientAuthentication = "basic"
@@ -165,6 +184,7 @@ class Dialect:
     expires_in_unit: Literal["s", "ms"] = "s"
     lifetime: float | None = DEFAULT_LIFETIME
     reuse_grace: float = 0.0
+    learns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     assertion: AssertionStyle = AssertionStyle()
 
     def paths(self, name: str, variant: str = "") -> tuple[str, ...]:
@@ -178,7 +198,7 @@ class Client:
     """The application that asks for tokens (RFC 6749 section 2), and whom it asks.
 
     `authentication` None means the dialect's, or `client_assertion` where `assertion_file` names a file that holds one;
-    `audience` is `aud` of a client assertion, None: the token endpoint.
+    `audience` is `aud` of a client assertion, None: the token endpoint; `steps` follow each issue.
     """
 
     token_endpoint: str
@@ -189,6 +209,7 @@ class Client:
     authentication: ClientAuthentication | None = None
     audience: str | None = None
     dialect: Dialect = Dialect()
+    steps: tuple[LaterStep, ...] = ()
     assertion_file: str = ""
 
 
