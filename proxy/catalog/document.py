@@ -58,17 +58,18 @@ class SiteDocument(_Strict):
 
 
 class PlacementDocument(_Strict):
-    """A position for a credential: a header, a query parameter or a cookie, and how the value is written there."""
+    """A position for a credential: a header, a query parameter, a cookie or a path's segment, and how it is written."""
 
     header: str | None = None
     query: str | None = None
     cookie: str | None = None
+    path: str | None = Field(None, description="what the segment begins with; format begins with it too")
     format: str = Field("{value}", description="holds {value} once; 'Basic USER:{value}' is base64-encoded")
 
     @model_validator(mode="after")
     def _placeable(self) -> PlacementDocument:
-        if sum(name is not None for name in (self.header, self.query, self.cookie)) != 1:
-            raise ValueError("name exactly one of header, query and cookie")
+        if sum(name is not None for name in (self.header, self.query, self.cookie, self.path)) != 1:
+            raise ValueError("name exactly one of header, query, cookie and path")
         check_placement(self.placement())
         return self
 
@@ -77,6 +78,8 @@ class PlacementDocument(_Strict):
             return Placement("header", self.header, self.format)
         if self.query is not None:
             return Placement("query", self.query, self.format)
+        if self.path is not None:
+            return Placement("path", self.path, self.format)
         return Placement("cookie", self.cookie or "", self.format)
 
 

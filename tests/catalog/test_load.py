@@ -73,7 +73,7 @@ operations:
     for start in (
         "one.yaml:4: source",
         "one.yaml:5: unknown key 'host'; did you mean 'hosts'?",
-        "one.yaml:10: auth.bearer: name exactly one of header, query and cookie",
+        "one.yaml:10: auth.bearer: name exactly one of header, query, cookie and path",
         "one.yaml:11: unknown key 'oauth'",
         "one.yaml:13: pins.0.value",
         "one.yaml:15: operations.0.method.0",
