@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from policies.paths import ANY_PATH, NO_MATCH, PathTable, allow_segments, deny_readings, deny_segments
 from policies.refusals import Denied, refusal, unmatched
 from policies.rules import CredentialUse, Effect, Endpoint, Network, Rule
+from policies.tls_terms import TlsTerms
 
 MAX_VERDICTS: Final = 1_024
 MAX_REMEMBERED_PATH: Final = 256
@@ -39,6 +40,7 @@ class Allowed:
     would_deny: bool = False
     max_bytes: int | None = None
     warning: Denied | None = None
+    tls: TlsTerms | None = None
 
 
 Verdict = Allowed | Denied
@@ -48,7 +50,7 @@ def _grant(rule: Rule) -> Allowed:
     effect = rule.effect
     return Allowed(
         rule.name, rule.document, effect.credential, effect.networks, effect.presigned, effect.mask, effect.errors,
-        effect.plaintext, rule.tunnel, False, effect.max_bytes,
+        effect.plaintext, rule.tunnel, False, effect.max_bytes, tls=effect.tls,
     )  # fmt: skip
 
 

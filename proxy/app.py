@@ -119,7 +119,7 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
-            signers=SIGNERS,
+            signers={kind: row.prepare for kind, row in SIGNERS.items()},
             issuing=self.issuing,
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)

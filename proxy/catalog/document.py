@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from proxy.catalog.answers import AnswersDocument
 from proxy.catalog.base import OneLine, one_as_list
 from proxy.catalog.base import Strict as _Strict
+from proxy.catalog.hmac import HmacDocument
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
 from proxy.catalog.located import Location
 from proxy.catalog.operations import path_segments
@@ -85,10 +86,11 @@ class AuthDocument(_Strict):
     api_key: PlacementDocument | None = None
     basic: PlacementDocument | None = None
     aws: bool = Field(False, description="takes requests signed with an `aws` record, which places itself")
+    hmac: HmacDocument | None = Field(None, description="how it wants requests signed with an `hmac` record")
 
     def signed(self) -> tuple[str, ...]:
         """The kinds that sign each request: they have no placement."""
-        return ("aws",) if self.aws else ()
+        return (*(("aws",) if self.aws else ()), *(("hmac",) if self.hmac is not None else ()))
 
     def placements(self) -> dict[str, Placement]:
         kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
@@ -175,7 +177,7 @@ class ProviderDocument(AnswersDocument):
         yield from self._operation_faults()
         yield from self.answer_faults()
         if not self.auth.placements() and not self.auth.signed():
-            yield ("auth",), "name at least one record kind: bearer, api_key, basic or aws"
+            yield ("auth",), "name at least one record kind: bearer, api_key, basic, aws or hmac"
 
     def _variable_faults(self) -> Iterator[tuple[Location, str]]:
         used = {name for pattern, _ in self.sites() for name in pattern.variables}

@@ -20,6 +20,7 @@ from proxy.catalog.document import (
     RevocationDocument,
     SiteDocument,
 )
+from proxy.catalog.hmac import DigestDocument, HmacDocument
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.operations import Operation
@@ -101,6 +102,8 @@ _KEYS = sorted(
         SiteDocument,
         PlacementDocument,
         AuthDocument,
+        HmacDocument,
+        DigestDocument,
         PinDocument,
         OperationDocument,
         answers.ErrorsDocument,
@@ -129,6 +132,7 @@ def _provider(document: ProviderDocument) -> Provider:
         base_path=document.base_path,
         auth=auth,
         signed=document.auth.signed(),
+        hmac=document.auth.hmac.compiled() if document.auth.hmac is not None else None,
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),

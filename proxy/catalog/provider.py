@@ -11,6 +11,7 @@ from proxy.catalog.hosts import HostPattern
 from proxy.catalog.operations import Operation, OperationIndex
 from proxy.catalog.token import TokenFacts
 from proxy.dialect import Dialect
+from signers.hmac_template import HmacTemplate
 from signers.placement import Placement
 
 
@@ -36,6 +37,7 @@ class Provider:
     sites       every (host, base path) at which a call is this provider's
     auth        default placement of each record kind the provider takes
     signed      record kinds it takes that sign each request
+    hmac        how it wants requests signed with an `hmac` record
     positions   every placement in which the provider accepts a credential, cleared before one is injected
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
@@ -64,6 +66,7 @@ class Provider:
     token: TokenFacts | None = None
     renews_on_401: bool = True
     signed: tuple[str, ...] = ()
+    hmac: HmacTemplate | None = None
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
@@ -95,9 +98,9 @@ class Provider:
         filled = (site.host.filled(variables) for site in self.sites)
         return frozenset(host for host in filled if host is not None)
 
-    def placement_for(self, kind: str) -> Placement | None:
+    def placement_for(self, kind: str) -> Placement | HmacTemplate | None:
         """Where a record of this kind goes; None when the provider takes no such kind or it places itself."""
-        return self.auth.get(kind)
+        return self.hmac if kind == "hmac" else self.auth.get(kind)
 
     def operation(self, method: str, path: str | None) -> Operation | None:
         """The operation of a decoded path; None when it is unknown or the path is ambiguous (None)."""

@@ -1,8 +1,7 @@
 """One stored mapping into a typed record, without I/O. Faults name the record and the field, never the value.
 
-Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), aws
-(access_key_id, secret_access_key, and where given session_token, region, service), and the grants of
-`proxy.credentials.grant_record`. Beside those every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled` and
+Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), those that sign
+requests (signers/table.py, with their fields), and the grants of `proxy.credentials.grant_record`. Beside those every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled` and
 `expires_at`; what else it holds is kept in the store and ignored here.
 """
 
@@ -19,6 +18,7 @@ import idna
 from proxy.credentials.faults import RecordError
 from proxy.credentials.grant_record import GRANT_KINDS, GrantRecord, parse_grant
 from signers.secret import Secret
+from signers.table import SIGNERS
 
 Value = Secret | Mapping[str, Secret]
 
@@ -27,9 +27,9 @@ FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "api_key": ("value",),
     "basic": ("username", "password"),
     "headers": ("headers",),
-    "aws": ("access_key_id", "secret_access_key"),
+    **{kind: row.fields for kind, row in SIGNERS.items() if row.fields},
 }
-OPTIONAL_FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {"aws": ("session_token", "region", "service")}
+OPTIONAL_FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {kind: row.optional for kind, row in SIGNERS.items()}
 KINDS: Final = (*FIELDS_OF, *GRANT_KINDS)
 MAX_VALUE: Final = 16 * 1024
 """Characters of one value: more than any provider issues, less than a request head may hold."""

@@ -22,8 +22,11 @@ from proxy.credentials.refusals import subject
 from proxy.credentials.store import Reader, Store
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
+from signers.hmac_template import HmacTemplate
+from signers.placeholders import Placeholders, Position
 from signers.placement import Injection, Placement
 from signers.signing import Signing
+from signers.table import PLACEHOLDERS
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +44,15 @@ class Impersonation(Protocol):
 
 
 class CredentialUse(Protocol):
-    """What a rule says of its credential. `placement` is (kind, name, format), or None for the provider's own."""
+    """What a rule says of its credential. `placement` is (kind, name, format), or the positions of placeholders, each
+    (kind, name, format, field, text), or None for the provider's own."""
 
     @property
     def name(self) -> str: ...
     @property
     def per(self) -> Literal["tenant", "actor"]: ...
     @property
-    def placement(self) -> tuple[str, str, str] | None: ...
+    def placement(self) -> tuple[str, str, str] | tuple[tuple[str, str, str, str, str], ...] | None: ...
     @property
     def impersonate(self) -> Impersonation | None: ...
 
@@ -60,7 +64,7 @@ class Provider(Protocol):
     def name(self) -> str: ...
     @property
     def positions(self) -> Iterable[Placement]: ...
-    def placement_for(self, kind: str, /) -> Placement | None: ...
+    def placement_for(self, kind: str, /) -> Placement | HmacTemplate | None: ...
     def hosts_for(self, vars: Mapping[str, str], /) -> frozenset[str]: ...
 
 
@@ -72,7 +76,8 @@ class Prepare(Protocol):
     ) -> Injection: ...
 
 
-Signer = Callable[[Mapping[str, Value], Placement | None], Signing]
+How = Placement | Placeholders | HmacTemplate | None
+Signer = Callable[[Mapping[str, Value], Any], Signing]
 
 
 class Prepared(NamedTuple):
@@ -366,11 +371,14 @@ class Resolver:
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
         placement = _placement(use, provider, kind)
+        kind = PLACEHOLDERS if isinstance(placement, Placeholders) else kind
         signer, signing = self._signers.get(kind), None
         try:
             if signer is not None:
                 signing = signer(fields, placement)
                 injection = Injection(clears=signing.clears, masks=signing.masks)
+            elif isinstance(placement, Placeholders | HmacTemplate):
+                raise ValueError(f"a record of kind {kind} cannot be placed like this")
             else:
                 injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
         except ValueError as error:
@@ -387,8 +395,10 @@ class Resolver:
             raise _unfit(entry, error) from None
 
 
-def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:
+def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> How:
     if use.placement is not None:
+        if isinstance(use.placement[0], tuple):
+            return Placeholders(tuple([Position(*stand) for stand in use.placement]))
         where, name, shape = use.placement
         return Placement(cast('Literal["header", "query", "cookie"]', where), name, shape)
     return provider.placement_for(kind) if provider is not None else None
