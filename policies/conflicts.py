@@ -13,7 +13,7 @@ from policies.decide import rank
 from policies.document import Subject
 from policies.matchers import globs_overlap, paths_overlap
 from policies.paths import ANY_PATH
-from policies.rules import CredentialUse, Document, Rule
+from policies.rules import Document, Rule
 
 Located = tuple[Document, Rule]
 
