@@ -29,6 +29,10 @@ class ClientCertificate:
     expires: float
     fingerprint: str
 
+    def pem(self) -> bytes:
+        """Key and chain, as the TLS library reads them."""
+        return (self.key.reveal() + self.chain).encode("ascii")
+
     def __repr__(self) -> str:
         return f"ClientCertificate({self.fingerprint[:12]})"
 

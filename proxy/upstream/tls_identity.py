@@ -122,8 +122,7 @@ class TlsContexts:
         context = self._fresh(identity.ca)
         context.minimum_version = _VERSIONS[identity.min_version]
         if identity.certificate is not None:
-            pem = identity.certificate.key.reveal() + identity.certificate.chain
-            load_chain(context, pem.encode("ascii"))
+            load_chain(context, identity.certificate.pem())
         return context
 
 
