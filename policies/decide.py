@@ -18,6 +18,7 @@ from policies.tls_terms import TlsTerms
 MAX_VERDICTS: Final = 1_024
 MAX_REMEMBERED_PATH: Final = 256
 _OTHER_METHOD: Final = ""
+_APART: Final = "What this call asks for is allowed by different rules in different ways: send it as separate calls."
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class Allowed:
     """The call may leave, in this way.
 
     `would_deny`: only a rollout setting let it pass; `warning` is the refusal that was softened. `rule` and `policy`
-    are None when no rule allowed it. `max_bytes` caps an uninspected tunnel, both ways together.
+    are None when no rule allowed it. `max_bytes` caps an uninspected tunnel, both ways together. `token_endpoint`: it
+    may be one that gives tokens.
     """
 
     rule: str | None
@@ -40,6 +42,7 @@ class Allowed:
     would_deny: bool = False
     max_bytes: int | None = None
     warning: Denied | None = None
+    token_endpoint: bool = False
     tls: TlsTerms | None = None
 
 
@@ -50,8 +53,13 @@ def _grant(rule: Rule) -> Allowed:
     effect = rule.effect
     return Allowed(
         rule.name, rule.document, effect.credential, effect.networks, effect.presigned, effect.mask, effect.errors,
-        effect.plaintext, rule.tunnel, False, effect.max_bytes, tls=effect.tls,
+        effect.plaintext, rule.tunnel, False, effect.max_bytes, None, effect.token_endpoint, effect.tls,
     )  # fmt: skip
+
+
+def _way(allowed: Allowed) -> Allowed:
+    """How a call leaves, whichever rule said so."""
+    return replace(allowed, rule=None, policy=None)
 
 
 def _warned(allowed: Allowed, warning: Denied | None) -> Allowed:
@@ -212,6 +220,19 @@ class Plan:
         key = (method, path, operation, write)
         verdict = self._verdicts.get(key)
         return self._judge(key) if verdict is None else verdict
+
+    def decide_together(self, method: str, path: str | None, operations: Iterable[tuple[str, bool]]) -> Verdict:
+        """The verdict on one call that is several operations at once, each with whether it writes: all must be allowed,
+        and in the same way. A refusal of one is the refusal of all."""
+        verdicts = [self.decide(method, path, operation, write=write) for operation, write in operations]
+        denied = next((verdict for verdict in verdicts if isinstance(verdict, Denied)), None)
+        if denied is not None:
+            return denied
+        grants = [verdict for verdict in verdicts if isinstance(verdict, Allowed)]
+        first, *others = sorted(grants, key=lambda grant: not grant.would_deny)
+        if any(_way(other) != _way(first) for other in others if not first.would_deny):
+            return Denied(first.rule, first.policy, _APART)
+        return first
 
     def _judge(self, key: tuple[str, str | None, str | None, bool]) -> Verdict:
         method, path, operation, write = key

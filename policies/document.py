@@ -5,14 +5,13 @@ The models check each key alone; `policies.checks` checks keys against each othe
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
 from policies.base import Strict
-from policies.matchers import host_pattern, path_pattern
+from policies.matchers import host_pattern, network, path_pattern
 from policies.names import Header, Parameter
 from policies.placeholders import MAX_POSITIONS, PlaceholderPosition
 from policies.tls_terms import TlsDocument
@@ -22,7 +21,7 @@ DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 
 FEATURES: Final = (
     "access", "errors", "mask", "networks", "operations", "paths", "per-actor", "placeholders", "plaintext",
-    "presigned", "tls", "tunnel", "warn",
+    "presigned", "tls", "token-endpoint", "tunnel", "warn",
 )  # fmt: skip
 """What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
 
@@ -78,7 +77,7 @@ def _method(text: str) -> str:
 
 def _network(text: str) -> str:
     try:
-        return str(ipaddress.ip_network(text))
+        return str(network(text))
     except ValueError as error:
         raise ValueError(f"{error}; write an address block such as 10.2.0.0/16") from None
 
@@ -195,6 +194,8 @@ class AllowRule(Match):
     networks: tuple[Network, ...] = ()
     tls: TlsDocument | None = None
     presigned: Literal["allow", "refuse"] = "refuse"
+    token_endpoint: Literal["allow", "refuse"] = "refuse"
+    """Whether these calls may ask a token endpoint; the tokens in its answer are covered."""
     errors: Literal["problem", "native", "annotate"] = "problem"
     mask: bool = True
     max_bytes: Annotated[int, Field(ge=1)] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from policies.matchers import HostPattern, host_template
@@ -17,7 +18,7 @@ class ProviderFacts:
 
     name: str
     hosts: tuple[str, ...]
-    operations: frozenset[str] = frozenset()
+    operations: Collection[str] = frozenset()
     patterns: tuple[HostPattern, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -87,6 +87,12 @@ EXACT_RANK: Final = (1_000, 0)
 
 
 @lru_cache(maxsize=4096)
+def network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """An address block. Raises ValueError. The rules of a document mostly name the same few."""
+    return ipaddress.ip_network(text)
+
+
+@lru_cache(maxsize=4096)
 def _host_regex(kind: str, text: str) -> re.Pattern[str]:
     """The regular expression of a wildcard; compiled on first use, since most rules of a large set are never asked."""
     if kind == "deep":

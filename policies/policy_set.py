@@ -108,7 +108,7 @@ class PolicySet:
         about = selection.about(endpoint[1], self._filed_under(endpoint[1]) if provider is None else (provider,))
         rules = [rule for rule in about if rule.covers(endpoint, provider)]
         facts = self.providers.get(provider) if provider is not None else None
-        operations = facts.operations if facts else None if provider is None else frozenset[str]()
+        operations = frozenset(facts.operations if facts else ()) if provider is not None else None
         plan = Plan(rules, endpoint, operations, warn=self.warn)
         _remember(selection.plans, (endpoint, provider), plan)
         return plan
@@ -124,6 +124,13 @@ class PolicySet:
             verdict = decide_tunnel(selection.about(host, providers), host, port, dialect, warn=self.warn)
             _remember(selection.tunnels, key, verdict)
         return selection.tunnels[key]
+
+    def reachable(self, tenant: str, agent: str, actor: str, host: str) -> bool:
+        """Whether some rule could allow this caller something at `host` (canonical), on whatever port."""
+        if self.warn:
+            return True
+        rules = self._selection(tenant, agent, actor).about(host, self._filed_under(host))
+        return any(not rule.denies and rule.names(host) for rule in rules)
 
     def dialect(self, tenant: str, agent: str, actor: str, destination: Endpoint) -> str | None:
         """The provider that a rule with both `provider` and `host` names for a host the catalogue does not know."""

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from policies.document import DEFAULT_TUNNEL_BYTES, AllowRule, Credential, DenyRule, EgressPolicy, Subject, split_tunnel
 from policies.facts import ProviderFacts
-from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, path_pattern
+from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, network, path_pattern
 from policies.placeholders import Stand, stands
 from policies.tls_terms import TlsTerms, tls_terms
 
@@ -64,6 +64,7 @@ class Effect:
     credential: CredentialUse | None = None
     networks: tuple[Network, ...] = ()
     presigned: bool = False
+    token_endpoint: bool = False
     mask: bool = True
     errors: str = "problem"
     plaintext: bool = False
@@ -108,14 +109,16 @@ class Rule:
         """Whether something inside the request, not only where it goes, decides if the rule matches."""
         return bool(self.methods or self.access or self.operations is not None or self.paths)
 
-    def reaches(self, endpoint: Endpoint) -> bool:
-        """Whether the rule is about this scheme, host and port, leaving the provider aside."""
-        scheme, host, port = endpoint
-        if self.scheme not in (None, scheme) or self.port not in (None, port):
-            return False
+    def names(self, host: str) -> bool:
+        """Whether the rule is about this host, on whatever port."""
         if self.host is not None:
             return self.host.matches(host)
         return self.provider is None or any(pattern.matches(host) for pattern in self.provider_hosts)
+
+    def reaches(self, endpoint: Endpoint) -> bool:
+        """Whether the rule is about this scheme, host and port, leaving the provider aside."""
+        scheme, host, port = endpoint
+        return self.scheme in (None, scheme) and self.port in (None, port) and self.names(host)
 
     def covers(self, endpoint: Endpoint, provider: str | None) -> bool:
         """Whether the rule is about calls to this endpoint that the catalogue files under `provider`."""
@@ -188,8 +191,9 @@ def _allow(
     host, port = _target(rule)
     effect = Effect(
         credential=credential_use(rule),
-        networks=tuple(ipaddress.ip_network(network) for network in rule.networks),
+        networks=tuple(network(text) for text in rule.networks),
         presigned=rule.presigned == "allow",
+        token_endpoint=rule.token_endpoint == "allow",
         mask=rule.mask,
         errors=rule.errors,
         plaintext=plaintext,

@@ -21,7 +21,6 @@ from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
-from proxy.catalog.token import TokenFacts
 from proxy.control import ControlServer, serve_control
 from proxy.credentials.fleet_blocks import FleetBlocks
 from proxy.credentials.resolve import Resolver
@@ -50,6 +49,7 @@ from proxy.settings.model import FileAudit
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
+from proxy.token_paths import TokenPaths
 from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
@@ -64,6 +64,7 @@ from signers.table import SIGNERS
 
 if TYPE_CHECKING:
     from proxy.audit.exposition import Exposition
+    from proxy.catalog.token import TokenFacts
 
 log = logging.getLogger("sluicegate")
 
@@ -101,7 +102,7 @@ class Instance:
         self._seen_rules = signature(rule_files(settings))
         self._seen_roots = signature([settings.upstream.extra_ca_file] if settings.upstream.extra_ca_file else [])
         self.rules = self._load_rules()
-        self.metrics = Metrics(__version__, self.rules.catalog.providers)
+        self.metrics = Metrics(__version__, self.rules.catalog.outlines)
         self.audit = AuditSink(Output(settings.audit.path if isinstance(settings.audit, FileAudit) else None))
         self.sweep = Sweep()
         self.connections = Connections(settings.limits.client_connections)
@@ -112,7 +113,10 @@ class Instance:
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
-        self.issuing = open_issuing(settings, self.store, self.addresses, self._token_facts, self.metrics.refresh)
+        self.token_paths = TokenPaths(lambda: self.pipeline.snapshot.forget())
+        self.issuing = open_issuing(
+            settings, self.store, self.addresses, self._token_facts, self.metrics.refresh, self.token_paths.add
+        )
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -128,7 +132,7 @@ class Instance:
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
-            Snapshot(self.rules.policies, self.rules.catalog),
+            Snapshot(self.rules.policies, self.rules.catalog, self.token_paths),
             self.credentials,
             self.addresses,
             self.pool,
@@ -155,6 +159,7 @@ class Instance:
         for revocations in self.identities.revocations:  # those of the chains that the services have just been given
             revocations.subscribe(self._cut_revoked)
         self._servers: list[asyncio.AbstractServer] = []
+        self._stubs: list[asyncio.DatagramTransport] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._ops: OpsServer | None = None
         self._exposition: Exposition | None = None
@@ -195,7 +200,12 @@ class Instance:
             base.scheme = b"https" if listener.tls else b"http"
             base.loopback = listener.bind.loopback
             return base
-        return self.forward(chain)
+        forward = self.forward(chain)
+        if listener.kind == "transparent":
+            from proxy.app_transparent import transparent
+
+            return transparent(self.pipeline, chain, forward.terms, self.connections, forward.connect)
+        return forward
 
     def forward(self, chain: Chain, kind: type[ForwardListener] = ForwardListener) -> ForwardListener:
         """A proxy listener that is not served yet."""
@@ -231,7 +241,7 @@ class Instance:
         if self.settings.control is not None:
             self._control = await serve_control(self.settings.control, Operator(self).controls())
         for sock, (listener, service) in zip(sockets, self.services, strict=True):
-            self._servers.append(await serve_socket(sock, service, own_tls(listener)))
+            self._servers.append(await self._serve(sock, listener, service))
         self.readiness.met("listeners")
         self.sweep.members.add(self.pool)
         self.sweep.follow(self.connections.open)
@@ -242,6 +252,16 @@ class Instance:
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
+
+    async def _serve(self, sock: socket.socket, listener: Listener, service: Service) -> asyncio.AbstractServer:
+        if listener.kind != "transparent":
+            return await serve_socket(sock, service, own_tls(listener))
+        from proxy.app_transparent import serve_transparent
+
+        server, stub = await serve_transparent(sock, service, listener)
+        if stub is not None:
+            self._stubs.append(stub)
+        return server
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
         """No call may lead to these sockets; returns where they are."""
@@ -266,6 +286,7 @@ class Instance:
                     log.warning("the credential store is not ready: %s", error)
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
+        await self.token_paths.learn(self.store)
         self.readiness.met("store")
         self.store_opened.set()
         if self.settings.blocks is not None:
@@ -287,9 +308,9 @@ class Instance:
 
     def _take_rules(self, rules: Rules) -> None:
         self.rules = rules
-        self.metrics.providers = frozenset(rules.catalog.providers)
+        self.metrics.providers = frozenset(rules.catalog.outlines)
         self.metrics.policy_hash = rules.policies.hash
-        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog)
+        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog, self.token_paths)
 
     def _take_roots(self, roots: ssl.SSLContext) -> None:
         self._roots = roots
@@ -388,6 +409,8 @@ class Instance:
             )
         for connection in tuple(self.connections.open):
             connection.cut()
+        for stub in self._stubs:
+            stub.close()
         self.sweep.stop()
         self.pool.close()
         self.identities.stop()

@@ -9,9 +9,14 @@ import msgspec
 
 from policies.decide import Allowed, Denied
 from policies.matchers import decode_path
+from proxy.catalog import Operation, Provider
+from proxy.catalog.inside import Request
+from proxy.contents import as_one
+from proxy.errors import GatewayError
 from proxy.listeners.target import parse_absolute
 from proxy.model import Destination, Route
 from proxy.rules import Rules
+from proxy.token_paths import TokenPaths
 
 
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,6 +27,8 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tenant: str
     agent: str
     actor: str = ""
+    operation: str = ""
+    """The operation, where a header or the body of the call says which one it is."""
 
 
 def question(fields: Mapping[str, Any]) -> Question:
@@ -35,11 +42,11 @@ def question(fields: Mapping[str, Any]) -> Question:
 def explain(rules: Rules, asked: Question) -> dict[str, Any]:
     """The decision, the rule and credential it rests on, and each rule that was considered.
 
-    Raises GatewayError when the URL is none that the proxy would accept.
+    Raises GatewayError when the URL is none that the proxy would accept, or the operation none of its provider's.
     """
     destination, target = parse_absolute(asked.url.encode())
     method = asked.method.upper()
-    route = _route(rules, asked, destination, decode_path(target.partition(b"?")[0]))
+    route = _route(rules, asked, destination, target)
     explanation = rules.policies.explain(
         asked.tenant,
         asked.agent,
@@ -56,7 +63,7 @@ def explain(rules: Rules, asked: Question) -> dict[str, Any]:
         "destination": destination.origin,
         "provider": route.provider.name if route.provider else None,
         "operation": route.operation.name if route.operation else None,
-        **_decision(explanation.decision, route),
+        **_decision(_kept_from_agents(rules, destination, route.path, explanation.decision), route),
         "considered": [
             {"policy": policy, "rule": rule, "verdict": verdict, "why": why}
             for policy, rule, verdict, why in explanation.considered
@@ -64,13 +71,42 @@ def explain(rules: Rules, asked: Question) -> dict[str, Any]:
     }
 
 
-def _route(rules: Rules, asked: Question, destination: Destination, path: str | None) -> Route:
+def _route(rules: Rules, asked: Question, destination: Destination, target: bytes) -> Route:
     """As the call's path looks it up: by host in the catalogue, else in the dialect that a rule names for the host."""
+    path = decode_path(target.partition(b"?")[0])
     provider = rules.catalog.find(destination.host, path)
     if provider is None:
         dialect = rules.policies.dialect(asked.tenant, asked.agent, asked.actor, destination)
         provider = rules.catalog.by_name(dialect) if dialect else None
-    return Route(provider, provider.operation(asked.method.upper(), path) if provider else None, path)
+    return Route(provider, _operation(provider, asked, target, path) if provider else None, path)
+
+
+def _operation(provider: Provider, asked: Question, target: bytes, path: str | None) -> Operation | None:
+    """The operation that path and query tell, or the one of those they leave open that is asked about."""
+    method = asked.method.upper()
+    operation = provider.operation(method, path)
+    if operation is None or operation.inside is None:
+        return operation
+    found = operation.inside.find(Request(method, target, [], b""))
+    if not asked.operation:
+        return as_one(found, operation)
+    named = [one for one in operation.inside.operations if one.name == asked.operation]
+    if not named:
+        raise GatewayError("malformed_request", f"{method} of this URL is no operation called {asked.operation!r}.")
+    return named[0]
+
+
+def _kept_from_agents(
+    rules: Rules, destination: Destination, path: str | None, decision: Allowed | Denied
+) -> Allowed | Denied:
+    """The decision, or that the call would ask a token endpoint of the catalogue, which its rule does not let it."""
+    found = TokenPaths().at(destination.host, rules.catalog.token_paths(destination.host))
+    if isinstance(decision, Denied) or decision.token_endpoint or found is None:
+        return decision
+    if path is not None and not found.fullmatch(path):
+        return decision
+    why = "That is a token endpoint, and the rule does not say token_endpoint: allow."
+    return Denied(decision.rule, decision.policy, why)
 
 
 def _decision(decision: Allowed | Denied, route: Route) -> dict[str, Any]:

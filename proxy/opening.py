@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.credentials.cache import CacheLimits
 from proxy.credentials.paths import PathTemplates
 from proxy.credentials.write_back import WriteBackStore
+from proxy.errors import StoreError
 from proxy.settings.model import State
 from proxy.settings.store import (
     AppRoleAuth,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from proxy.credentials.tls_record import PkiRequest
     from proxy.settings import Settings
     from proxy.upstream.resolver import Resolver
-    from proxy.upstream.token_endpoint import TokenEndpoints
+    from proxy.upstream.token_endpoint import Sign, TokenEndpoints
     from signers.client_certificate import ClientCertificate
+    from signers.grants.model import SignatureRequest
 
 log = logging.getLogger("sluicegate")
 
@@ -92,13 +94,22 @@ def open_issuing(
     addresses: Resolver,
     facts: Callable[[str], TokenFacts | None],
     on_renewal: OnRenewal = lambda provider, result: None,
+    on_endpoint: Callable[[str], None] = lambda url: None,
 ) -> Issuing:
     """What issues tokens from the store's grants, reaching token endpoints the way all outbound traffic goes."""
     from proxy.credentials.issuing import Issuing
 
-    endpoints = open_endpoints(settings, addresses)
+    endpoints = open_endpoints(settings, addresses, store)
     _, cache = paths_and_limits(settings.store)
-    return Issuing(store, endpoints.ask, clock=time.time, facts=facts, cache=cache, on_renewal=on_renewal)
+    return Issuing(
+        store,
+        endpoints.ask,
+        clock=time.time,
+        facts=facts,
+        cache=cache,
+        on_renewal=on_renewal,
+        on_endpoint=on_endpoint,
+    )
 
 
 def open_certificates(settings: Settings, store: WriteBackStore) -> ClientCertificates:
@@ -121,13 +132,38 @@ def _pki(session: VaultSession) -> Issue:
     return issue
 
 
-def open_endpoints(settings: Settings, addresses: Resolver) -> TokenEndpoints:
-    """The way to token endpoints."""
+def open_endpoints(settings: Settings, addresses: Resolver, store: credentials.Store) -> TokenEndpoints:
+    """The way to token endpoints. `store`: the Vault that signs where an application's key is kept there."""
     from proxy.upstream.dial import client_context
     from proxy.upstream.token_endpoint import TokenEndpoints
 
     roots = settings.upstream.extra_ca_file
-    return TokenEndpoints(addresses, lambda: client_context(roots), parent_url=settings.upstream.proxy)
+    return TokenEndpoints(
+        addresses, lambda: client_context(roots), parent_url=settings.upstream.proxy, sign=_signatures(settings, store)
+    )
+
+
+def _signatures(settings: Settings, store: credentials.Store) -> Sign | None:
+    """Has keys of the Vault's transit engine sign; None for a store that has none."""
+    if not isinstance(settings.store, VaultStore):
+        return None
+    from proxy.credentials.stores.vault import VaultStore as OpenVault
+
+    kept = store.store if isinstance(store, WriteBackStore) else store
+    assert isinstance(kept, OpenVault)
+    session = kept.session
+
+    async def sign(request: SignatureRequest) -> bytes:
+        from proxy.credentials.stores.vault_engines import TransitKey
+
+        mount, _, name = request.key.rpartition("/")
+        try:
+            return await TransitKey(session, name, mount or "transit").sign(request.signing_input, request.algorithm)
+        except StoreError as error:
+            log.warning("the key %s in Vault has not signed: %s", request.key, error)
+            raise OSError from None
+
+    return sign
 
 
 def _file(settings: FileStore) -> credentials.Store:

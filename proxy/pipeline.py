@@ -23,12 +23,13 @@ from proxy.accounting import Accounting
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
+from proxy.contents import UNTOLD, as_one, awaited, body_in, decided, found_in
 from proxy.credentials.resolve import Resolver
 from proxy.dialect import Answer, Dialect
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
-from proxy.paging import Page, Paging
+from proxy.paging import Page, Paging, reads_body, with_body_of
 from proxy.responses.delivery import Delivery
 from proxy.responses.judging import Judging, streams, to_be_held
 from proxy.responses.problem import render
@@ -37,7 +38,7 @@ from proxy.served import CallIds, Served
 from proxy.upstream.exchange import Exchange
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.means import Means
-from proxy.upstream.rendering import NOTHING, request_bytes
+from proxy.upstream.rendering import NOTHING, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
@@ -135,23 +136,41 @@ class Pipeline:
         call.destination = lead.destination
         provider = lead.provider
         operation = provider.operation(call.method, path) if provider is not None else None
-        route = exchange.route = Route(provider, operation, path)
-        verdict = lead.plan.decide(
-            call.method, path, operation.name if operation is not None else None, write=_writes(route, call.method)
-        )
+        untold = ""
+        if operation is not None and operation.inside is not None:
+            connection = exchange.connection
+            if operation.inside.reads_body and awaited(connection, lambda: self._run(exchange, self._decide, caller)):
+                return
+            found = exchange.found = found_in(operation.inside, call, connection)
+            route = exchange.route = Route(provider, as_one(found, operation), path)
+            verdict = decided(lead.plan, call, path, found)
+            untold = UNTOLD if not found.operations else ""
+        else:
+            route = exchange.route = Route(provider, operation, path)
+            verdict = lead.plan.decide(
+                call.method, path, operation.name if operation is not None else None, write=_writes(route, call.method)
+            )
         if isinstance(verdict, Denied):
             exchange.denied = verdict
             self._metrics.denied += 1
-            raise GatewayError("policy_denied", verdict.reason, rule=verdict.rule)
+            raise GatewayError("policy_denied", verdict.reason + untold, rule=verdict.rule)
         if lead.token_paths is not None and (path is None or lead.token_paths.fullmatch(path)):
-            self._metrics.denied += 1
-            raise GatewayError("policy_denied", "That is a token endpoint: tokens are fetched by the proxy alone.")
+            self._ask_for_tokens(exchange, verdict)
         if verdict.would_deny:
             self._metrics.would_deny += 1
         else:
             self._metrics.allowed += 1
         exchange.allowed = verdict
         self._resolve(exchange, caller, route, verdict)
+
+    def _ask_for_tokens(self, exchange: Served, allowed: Allowed) -> None:
+        """Only for a rule that says so; nothing of the reply is then passed on unread."""
+        if not allowed.token_endpoint or exchange.call.section.websocket:
+            self._metrics.denied += 1
+            raise GatewayError(
+                "policy_denied", "That is a token endpoint: tokens are fetched by the proxy alone.", rule=allowed.rule
+            )
+        exchange.tokens = True
 
     def _resolve(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
         call, use = exchange.call, allowed.credential
@@ -176,7 +195,14 @@ class Pipeline:
         call, route, allowed = exchange.call, exchange.route, exchange.allowed
         assert route is not None
         assert allowed is not None
-        if call.section.wishes is not None:
+        if reads_body(call, route):
+            if awaited(exchange.connection, lambda: self._run(exchange, self._sign, material)):
+                return
+            found = exchange.found
+            exchange.page = Page(
+                call.place.target, body_in(exchange.connection), connection=found.connection if found else None
+            )
+        if call.section.wishes is not None and not exchange.tokens:
             self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
         if allowed.tls is not None or (material is not None and material.certificate is not None):
@@ -184,7 +210,7 @@ class Pipeline:
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
-        if allowed.errors != "problem":
+        if allowed.errors != "problem" and not exchange.tokens:
             exchange.reply_to.mode = allowed.errors
         if call.section.websocket or _writes(route, call.method):
             self.accounting.opened(exchange)
@@ -201,7 +227,11 @@ class Pipeline:
         assert caller is not None
         use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping)
         exchange.entry, exchange.keyed = use
-        exchange.page = self.paging.turned(exchange.call, caller, route, allowed.rule or "")
+        page = exchange.page or Page(exchange.call.place.target)
+        exchange.page, body = self.paging.turned(exchange.call, caller, route, allowed.rule or "", page)
+        if body is not None:
+            with_body_of(exchange.call, len(body))
+            exchange.connection.replace_body(body)
 
     def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
         """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""
@@ -237,6 +267,8 @@ class Pipeline:
     def _head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
         """The request as it leaves, and what its reply is searched for."""
         exchange.material = material
+        if exchange.tokens:
+            return self._token_head(exchange, way, material)
         if material is None:
             return request_bytes(exchange.call, NOTHING, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
@@ -244,6 +276,11 @@ class Pipeline:
         if material.signing is not None:
             return self._seal(exchange, way, material.signing)
         return request_bytes(exchange.call, material.injection, way.authority, way.pins, exchange.chain.is_session)
+
+    def _token_head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
+        """As any head, but for what would have the answer compressed: its tokens have to be found."""
+        injection = uncoded(material.injection if material is not None else NOTHING)
+        return request_bytes(exchange.call, injection, way.authority, way.pins, exchange.chain.is_session)
 
     def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
         """A credential that signs makes the head itself, for each attempt."""
@@ -269,7 +306,7 @@ class Pipeline:
             name,
             provider.pins if provider is not None else (),
             self.routes.retries(name, destination.host),
-            provider is not None and provider.watched,
+            allowed.token_endpoint or (provider is not None and provider.watched),
         )
         if len(ways) >= REMEMBERED:
             ways.clear()
@@ -323,6 +360,8 @@ class Pipeline:
         """What judges a reply before it is passed on; None for one that needs no judge."""
         assert isinstance(exchange, Served)
         route = exchange.route
+        if exchange.tokens:
+            return Judging(head, bodiless, UNDESCRIBED, None, exchange.repeatable, time.time, tokens=True)
         if route is None or exchange.call.section.websocket:
             return None
         dialect = route.provider.dialect if route.provider is not None else UNDESCRIBED

@@ -13,6 +13,7 @@ from policies.policy_set import PolicySet
 from proxy.catalog import Catalog, Provider
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Place
+from proxy.token_paths import TokenPaths
 
 REMEMBERED: Final = 4_096
 
@@ -44,9 +45,10 @@ class Lead:
 class Snapshot:
     """Policies and catalogue, read together."""
 
-    def __init__(self, policies: PolicySet, catalog: Catalog) -> None:
+    def __init__(self, policies: PolicySet, catalog: Catalog, token_paths: TokenPaths | None = None) -> None:
         self.policies = policies
         self.catalog = catalog
+        self._token_paths = token_paths or TokenPaths()
         self._leads: dict[tuple[str, str, str, Destination | str], Lead] = {}
 
     def lead(self, caller: Caller, place: Place) -> Lead:
@@ -57,6 +59,10 @@ class Snapshot:
             return known
         destination = self._rule_destination(caller, place.rule) if place.rule else place.destination
         return self._found(key, caller, destination, place.path)
+
+    def forget(self) -> None:
+        """Nothing that was remembered holds any more: a token endpoint has become known."""
+        self._leads.clear()
 
     def _found(
         self, key: tuple[str, str, str, Destination | str], caller: Caller, destination: Destination, path: str | None
@@ -69,7 +75,8 @@ class Snapshot:
             provider = self.catalog.by_name(dialect) if dialect else None
         name = provider.name if provider is not None else None
         plan = policies.plan(caller.tenant, caller.agent, caller.actor, destination, name)
-        lead = Lead(destination, provider, plan, by_path, self.catalog.token_paths(destination.host))
+        token_paths = self._token_paths.at(destination.host, self.catalog.token_paths(destination.host))
+        lead = Lead(destination, provider, plan, by_path, token_paths)
         if len(self._leads) >= REMEMBERED:
             self._leads.clear()
         self._leads[key] = lead

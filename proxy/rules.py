@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -33,7 +33,7 @@ def load_rules(
     """
     catalog = Catalog.load(Catalog.builtin_dir(), providers)
     try:
-        policies = load_policies(dirs, floor, _facts(catalog), default)
+        policies = load_policies(dirs, floor, provider_facts(catalog), default)
     except PolicyError as error:
         raise ConfigurationError([Fault(*fault) for fault in error.faults]) from None
     return Rules(catalog, policies)
@@ -45,8 +45,31 @@ def rule_files(settings: Settings) -> tuple[Path, ...]:
     return (*settings.policies.dirs, *((floor,) if floor else ()), *settings.providers)
 
 
-def _facts(catalog: Catalog) -> dict[str, ProviderFacts]:
+class _Operations(Collection[str]):
+    """The names of a provider's operations; its file is read when a rule asks for them."""
+
+    def __init__(self, catalog: Catalog, provider: str) -> None:
+        self._catalog, self._provider = catalog, provider
+
+    def _names(self) -> frozenset[str]:
+        provider = self._catalog.by_name(self._provider)
+        return provider.operation_names if provider is not None else frozenset()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+
+def provider_facts(catalog: Catalog) -> dict[str, ProviderFacts]:
+    """What policies are checked against."""
     return {
-        name: ProviderFacts(name, tuple(provider.hosts), frozenset(provider.operation_names))
-        for name, provider in catalog.providers.items()
+        name: ProviderFacts(
+            name, tuple(dict.fromkeys(site.host.text for site in outline.sites)), _Operations(catalog, name)
+        )
+        for name, outline in catalog.outlines.items()
     }

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 from policies.decide import Allowed, Denied
+from proxy.catalog.inside import Found
 from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Caller, Material, Route
 from proxy.paging import Page
@@ -23,6 +24,10 @@ class Served(Exchange, eq=False, kw_only=True):
     material: Material | None = None
     record: AuditRecord | None = None
     page: Page | None = None
+    found: Found | None = None
+    """What was found inside the request, where its method and path did not say what it asks for."""
+    tokens: bool = False
+    """A token endpoint is asked: its answer passes without its tokens."""
 
     def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
         """Whether (caller, provider, credential) of this call are among those that `by` means."""

@@ -45,8 +45,8 @@ _PAYLOAD: Final = b"x-amz-content-sha256"
 _REPLACES_PAYLOAD: Final = frozenset({_PAYLOAD})
 _SIGNED: Final = frozenset({b"host", b"content-type", b"content-md5"})
 _HASH: Final = re.compile(rb"[0-9a-f]{64}")
-_KEY_ID: Final = re.compile(r"[A-Za-z0-9_]{4,128}")
-_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
+KEY_ID: Final = re.compile(r"[A-Za-z0-9_]{4,128}")
+NAME: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
 _S3: Final = frozenset({"s3", "s3express", "s3-outposts", "s3-object-lambda"})
 _TRAILER: Final = b"STREAMING-UNSIGNED-PAYLOAD-TRAILER"
 _CHUNKED: Final = {
@@ -235,14 +235,14 @@ def prepare_aws(fields: Mapping[str, Field], placement: Placement | None) -> Aws
     A placement in the query signs there instead of in a header. Raises ValueError naming the field, never its value.
     """
     identifier, secret = _text(fields, "access_key_id"), _text(fields, "secret_access_key")
-    if not _KEY_ID.fullmatch(identifier):
+    if not KEY_ID.fullmatch(identifier):
         raise ValueError("field 'access_key_id' is not the id of an access key")
     token = _text(fields, "session_token") if "session_token" in fields else ""
     if not token.isascii() or not secret.isascii() or not token.isprintable():
         raise ValueError("fields 'secret_access_key' and 'session_token' must be visible ASCII")
     region, service = (_text(fields, name) if name in fields else "" for name in ("region", "service"))
     for name, value in (("region", region), ("service", service)):
-        if value and not _NAME.fullmatch(value):
+        if value and not NAME.fullmatch(value):
             raise ValueError(f"field {name!r} must be letters, digits and hyphens")
     if placement is not None and placement.kind == "cookie":
         raise ValueError("an aws credential signs in a header or in the query, not in a cookie")

@@ -28,6 +28,8 @@ def edit_target(target: bytes, injection: Injection) -> bytes:
     Parameters are compared by decoded name; the others keep their bytes and order. `&` alone separates parameters
     (WHATWG URL, section 5.1). Returns the same object when there is nothing to change.
     """
+    if injection.path is not None:
+        target = _with_segment(target, *injection.path)
     if not injection.query and not injection.query_clears:
         return target
     path, mark, query = target.partition(b"?")
@@ -39,6 +41,21 @@ def edit_target(target: bytes, injection: Injection) -> bytes:
         return target
     kept += [b"%s=%s" % pair for pair in injection.query]
     return path + b"?" + b"&".join(kept) if kept else path
+
+
+def _with_segment(target: bytes, start: str, segment: bytes) -> bytes:
+    """The target with `segment` in place of the first one that begins with `start`; in front where none does."""
+    path, mark, query = target.partition(b"?")
+    if path == b"*":
+        return target
+    segments = path.split(b"/")[1:]
+    for number, given in enumerate(segments):
+        if unquote_to_bytes(given).startswith(start.encode("ascii")):
+            segments[number] = segment
+            break
+    else:
+        segments.insert(0, segment)
+    return b"/" + b"/".join(segments) + mark + query
 
 
 def edit_cookies(values: Sequence[bytes], injection: Injection) -> bytes | None:

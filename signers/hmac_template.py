@@ -22,7 +22,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import format_datetime
 from typing import Final, Literal
 
 Hash = Literal["sha1", "sha256", "sha384", "sha512"]
@@ -138,6 +137,8 @@ def moment(now: float, form: Clock) -> bytes:
     when = datetime.fromtimestamp(now, UTC)
     if form == "iso8601":
         return (when.strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03d}Z").encode("ascii")
+    from email.utils import format_datetime  # few providers want this form, and its library is large
+
     text = format_datetime(when, usegmt=True)
     return (text if form == "http_date" else text.replace("GMT", "-0000")).encode("ascii")
 

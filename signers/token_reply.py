@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any, Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from signers.grants.model import Dialect, Issued, TokenRefused, TokenReply
 from signers.secret import Secret
@@ -33,6 +33,7 @@ TERMINAL: Final = frozenset(["invalid_grant", "invalid_client", "unauthorized_cl
 _THROTTLED: Final = frozenset(["slow_down", "rate_limited", "ratelimited", "too_many_requests", "rate_limit_exceeded"])
 _CLOCK: Final = re.compile(r"(\d{1,6}):([0-5]\d):([0-5]\d)(?:\.\d+)?")
 _CODE: Final = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _VISIBLE: Final = re.compile(r"[!-~]+")
 
 
@@ -55,7 +56,22 @@ def read_reply(reply: TokenReply, dialect: Dialect, now: float, variant: str = "
         _expires_at(document, dialect, variant, token, now),
         Secret(fresh) if isinstance(fresh, str) and 0 < len(fresh) <= MAX_TOKEN else None,
         _scopes(_look_up(document, dialect.paths("scope", variant))),
+        labels(document, dialect.learns),
     )
+
+
+def labels(document: Any, wanted: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """What a reply tells of the account, for a record's `vars`: each value one DNS label, of a URL the first of its
+    host. What is none is left out."""
+    found = {name: _label(_look_up(document, paths)) for name, paths in wanted.items()}
+    return {name: label for name, label in found.items() if label}
+
+
+def _label(value: object) -> str:
+    text = str(value).lower() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if text.startswith("https://"):
+        text = (urlsplit(text).hostname or "").partition(".")[0]
+    return text if _LABEL.fullmatch(text) else ""
 
 
 def read_document(reply: TokenReply) -> Mapping[str, Any] | None:
@@ -143,7 +159,8 @@ def _error(document: Mapping[str, Any] | None) -> str:
     """The error code: a word from RFC 6749 section 5.2 or the provider's; never its free text."""
     found = (document or {}).get("error")
     if isinstance(found, Mapping):
-        found = found.get("code") or found.get("type") or "error"
+        words = [found.get(name) for name in ("code", "type", "status")]
+        found = next((word for word in words if isinstance(word, str) and word), "error")
     if found in (None, "", False):
         return ""
     return found if isinstance(found, str) and _CODE.fullmatch(found) else "error"
@@ -153,14 +170,28 @@ def _succeeds(document: Mapping[str, Any], dialect: Dialect) -> bool:
     return dialect.success is None or _look_up(document, (dialect.success[0],)) == dialect.success[1]
 
 
-def _look_up(document: Mapping[str, Any], paths: tuple[str, ...]) -> Any:
+def _look_up(document: Any, paths: tuple[str, ...]) -> Any:
+    """What stands at the first of the dotted paths that lead anywhere. In a list, a number is a place and `?member`
+    the first item in which that member is true."""
     for path in paths:
         value: Any = document
         for step in path.split("."):
-            value = value.get(step) if isinstance(value, Mapping) else None
+            value = _inside(value, step)
         if value is not None:
             return value
     return None
+
+
+def _inside(value: Any, step: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(step)
+    if not isinstance(value, list):
+        return None
+    if step.startswith("?"):
+        return next(
+            (item for item in value if isinstance(item, Mapping) and item.get(step[1:]) in (True, "true")), None
+        )
+    return value[int(step)] if step.isascii() and step.isdigit() and int(step) < len(value) else None
 
 
 def _form(reply: TokenReply) -> Mapping[str, Any] | None:

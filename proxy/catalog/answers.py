@@ -164,7 +164,7 @@ class WaitDocument(Strict):
 class PageDocument(Strict):
     """One paging convention."""
 
-    style: Literal["cursor", "last_id", "link", "url", "page", "offset"]
+    style: Literal["cursor", "last_id", "link", "url", "page", "offset", "graphql"]
     parameter: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\[\]$-]{1,60}$")] | None = None
     next: Where | None = None
     more: SignDocument | None = Field(None, description="without this there is no next page")
@@ -172,6 +172,9 @@ class PageDocument(Strict):
     size: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\[\]$-]{1,60}$")] | None = None
     first: int = Field(1, ge=0, le=1, description="number of the first page")
     operations: Annotated[list[Name], BeforeValidator(one_as_list), Field(min_length=1)]
+    into: Literal["query", "body", "either"] = Field(
+        "query", description="where parameter goes; in a JSON body a dot leads into an object. either: as the others do"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> PageDocument:
@@ -182,6 +185,7 @@ class PageDocument(Strict):
             "page": ("parameter",),
             "offset": ("parameter", "items"),
             "link": (),
+            "graphql": (),
         }[self.style]
         if missing := [name for name in needed if getattr(self, name) is None]:
             raise ValueError(f"style {self.style} needs {', '.join(missing)}")
@@ -191,7 +195,7 @@ class PageDocument(Strict):
         return Pagination(
             self.style, self.parameter or "", place(self.next) if self.next else None,
             self.more.sign().condition if self.more else None, place(self.items) if self.items else None,
-            self.size or "", self.first, tuple(self.operations),
+            self.size or "", self.first, tuple(self.operations), self.into,
         )  # fmt: skip
 
 

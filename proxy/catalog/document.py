@@ -13,8 +13,9 @@ from proxy.catalog.base import OneLine, one_as_list
 from proxy.catalog.base import Strict as _Strict
 from proxy.catalog.hmac import HmacDocument
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
+from proxy.catalog.inside import OTHER, Selector
 from proxy.catalog.located import Location
-from proxy.catalog.operations import path_segments
+from proxy.catalog.operations import Operation, path_segments
 from proxy.catalog.token import TokenDocument
 from signers.placement import Injection, Placement, check_placement, prepare
 
@@ -46,6 +47,7 @@ def _host_alone(value: Any) -> Any:
 
 Host = Annotated[str, AfterValidator(_checked_host)]
 BasePath = Annotated[str, AfterValidator(_checked_base_path)]
+AccountHeader = Annotated[str, Field(pattern=r"^\{[a-z][a-z0-9_]*\}$")]
 PathTemplate = Annotated[str, AfterValidator(_checked_path)]
 
 
@@ -57,17 +59,18 @@ class SiteDocument(_Strict):
 
 
 class PlacementDocument(_Strict):
-    """A position for a credential: a header, a query parameter or a cookie, and how the value is written there."""
+    """A position for a credential: a header, a query parameter, a cookie or a path's segment, and how it is written."""
 
     header: str | None = None
     query: str | None = None
     cookie: str | None = None
+    path: str | None = Field(None, description="what the segment begins with; format begins with it too")
     format: str = Field("{value}", description="holds {value} once; 'Basic USER:{value}' is base64-encoded")
 
     @model_validator(mode="after")
     def _placeable(self) -> PlacementDocument:
-        if sum(name is not None for name in (self.header, self.query, self.cookie)) != 1:
-            raise ValueError("name exactly one of header, query and cookie")
+        if sum(name is not None for name in (self.header, self.query, self.cookie, self.path)) != 1:
+            raise ValueError("name exactly one of header, query, cookie and path")
         check_placement(self.placement())
         return self
 
@@ -76,6 +79,8 @@ class PlacementDocument(_Strict):
             return Placement("header", self.header, self.format)
         if self.query is not None:
             return Placement("query", self.query, self.format)
+        if self.path is not None:
+            return Placement("path", self.path, self.format)
         return Placement("cookie", self.cookie or "", self.format)
 
 
@@ -117,16 +122,77 @@ class RevocationDocument(_Strict):
     """How the provider is asked to forget a token."""
 
     endpoint: str = Field(description="an https URL")
-    style: Literal["rfc7009", "bearer"] = Field(
-        "rfc7009", description="rfc7009: token in a form, the application authenticated; bearer: the token ends itself"
+    style: Literal["rfc7009", "json", "bearer", "credentials"] = Field(
+        "rfc7009",
+        description="rfc7009: token in a form, the application authenticated; json: the same as JSON; "
+        "bearer: the token ends itself; credentials: a JSON list of tokens, from anybody",
     )
     success: str = Field("", description="a member of the answer that has to be true, where 200 alone does not mean it")
+    authentication: Literal["", "basic", "post", "none"] = Field(
+        "", description="of the application; default: as at the token endpoint"
+    )
+    tokens: Literal["", "access_token", "refresh_token"] = Field("", description="the only type that ends there")
 
     @model_validator(mode="after")
     def _askable(self) -> RevocationDocument:
         if not self.endpoint.startswith("https://"):
             raise ValueError("the endpoint must be an https URL")
         return self
+
+
+Selected = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.+-]{0,80}$")]
+GraphQLField = Annotated[str, Field(pattern=r"^[_A-Za-z][_0-9A-Za-z]{0,79}$")]
+
+
+class GraphQLDocument(_Strict):
+    """The root fields that policies may name, by type; all others of a type are its field `other`."""
+
+    query: list[GraphQLField] = Field([])
+    mutation: list[GraphQLField] = Field([])
+    idempotent: list[GraphQLField] = Field([], description="those mutations that may be sent twice")
+
+    def operations(self, name: str, method: str, path: str) -> Iterator[Operation]:
+        for kind, fields in (("query", self.query), ("mutation", self.mutation), ("subscription", [])):
+            for field in (*fields, OTHER):
+                select, write = f"{kind}.{field}", kind == "mutation"
+                yield Operation(f"{name}.{select}", method, path, write, not write or field in self.idempotent, select)
+
+
+class SelectorDocument(_Strict):
+    """What tells apart operations that share method and path: a header, a parameter, or the query's names."""
+
+    header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,60}$")] | None = None
+    after: str = Field("", description="what follows the last of these in the header counts")
+    parameter: OneLine | None = Field(None, description="of the query or of a form in the body")
+    plain: list[OneLine] | None = Field(
+        None, description="the names of the query's parameters tell: all but these, joined by + in the order of letters"
+    )
+    marks: list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,60}$")]] = Field(
+        [], description="with plain: headers whose name counts like a parameter's"
+    )
+    method: Annotated[list[Method], BeforeValidator(one_as_list)] = Field(["POST"], description="of reads and writes")
+    path: Annotated[list[PathTemplate], BeforeValidator(one_as_list)] = Field(["/"], description="of reads and writes")
+    reads: list[Selected] = Field([], description="operations called what the selector finds, which change nothing")
+    writes: list[Selected] = Field([])
+    idempotent: list[Selected] = Field([], description="those writes that may be sent twice")
+
+    @model_validator(mode="after")
+    def _one_form(self) -> SelectorDocument:
+        if (self.plain is not None) == (self.header is not None or self.parameter is not None):
+            raise ValueError("name header or parameter or both, or else plain")
+        return self
+
+    def operations(self) -> Iterator[Operation]:
+        for path in self.path:
+            for method in self.method:
+                for name in self.reads:
+                    yield Operation(name, method, path, False, True, name)
+                for name in self.writes:
+                    yield Operation(name, method, path, True, name in self.idempotent, name)
+
+    def selector(self) -> Selector:
+        plain = frozenset(self.plain) if self.plain is not None else None
+        return Selector((self.header or "").lower(), self.after, self.parameter or "", plain, tuple(self.marks))
 
 
 class OperationDocument(_Strict):
@@ -137,12 +203,28 @@ class OperationDocument(_Strict):
     path: PathTemplate
     write: bool | None = Field(None, description="default: false for GET, HEAD and OPTIONS")
     idempotent: bool | None = Field(None, description="default: true for what does not write, PUT and DELETE")
+    select: Annotated[list[Selected], BeforeValidator(one_as_list)] | None = Field(
+        None, description="what the provider's `selector` finds in a request for it, where method and path do not tell"
+    )
+    graphql: GraphQLDocument | None = Field(
+        None, description="the endpoint takes GraphQL: its operations are NAME.query.FIELD, NAME.mutation.FIELD, …"
+    )
 
     def writes(self, method: str) -> bool:
         return method not in _READING if self.write is None else self.write
 
     def repeatable(self, method: str) -> bool:
         return self.idempotent if self.idempotent is not None else not self.writes(method) or method in _IDEMPOTENT
+
+    def operations(self) -> Iterator[Operation]:
+        """One for each method; for a GraphQL endpoint one for each type and root field too."""
+        for method in self.method:
+            if self.graphql is not None:
+                yield from self.graphql.operations(self.name, method, self.path)
+                continue
+            selects: list[str | None] = [*self.select] if self.select else [None]
+            for select in selects:
+                yield Operation(self.name, method, self.path, self.writes(method), self.repeatable(method), select)
 
 
 class ProviderDocument(AnswersDocument):
@@ -162,9 +244,20 @@ class ProviderDocument(AnswersDocument):
     unauthorized: Literal["credential", "permission"] = Field(
         "credential", description="what its 401 means: a credential to be renewed, or one that may not do this"
     )
+    account_headers: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9-]+$")], AccountHeader] = Field(
+        {}, description="headers that go with the credential: {variable} of the record's vars"
+    )
     token: TokenDocument | None = Field(None, description="its token endpoint")
     operations: list[OperationDocument] = Field([])
+    selector: SelectorDocument | None = Field(None, description="tells operations of one method and path apart")
     revocation: RevocationDocument | None = Field(None, description="absent: the provider offers none")
+
+    def all_operations(self) -> Iterator[Operation]:
+        """What its calls are called: those that are listed, and those that the selector lists."""
+        for operation in self.operations:
+            yield from operation.operations()
+        if self.selector is not None:
+            yield from self.selector.operations()
 
     def sites(self) -> list[tuple[HostPattern, str]]:
         return [(host_pattern(site.host), site.base_path or self.base_path) for site in self.hosts]
@@ -183,7 +276,13 @@ class ProviderDocument(AnswersDocument):
         used = {name for pattern, _ in self.sites() for name in pattern.variables}
         for name in sorted(used - self.vars.keys()):
             yield ("hosts",), f"variable {name!r} is not described in vars"
-        for name in sorted(self.vars.keys() - used):
+        sent = {text[1:-1] for text in self.account_headers.values()}
+        for name in sorted(sent - self.vars.keys()):
+            yield ("account_headers",), f"variable {name!r} is not described in vars"
+        learned = self.token.learned() if self.token is not None else set()
+        for name in sorted(learned - self.vars.keys()):
+            yield ("token",), f"variable {name!r} is learned and not described in vars"
+        for name in sorted(self.vars.keys() - used - sent - learned):
             yield ("vars", name), f"variable {name!r} stands in no host"
 
     def _site_faults(self) -> Iterator[tuple[Location, str]]:
@@ -202,7 +301,7 @@ class ProviderDocument(AnswersDocument):
 
     def _operation_faults(self) -> Iterator[tuple[Location, str]]:
         names: set[str] = set()
-        shapes: dict[tuple[str, tuple[str, ...]], str] = {}
+        shapes: dict[tuple[str, tuple[str, ...]], dict[str | None, str]] = {}
         bases = {base_path for _, base_path in self.sites()}
         for number, operation in enumerate(self.operations):
             if operation.name in names:
@@ -210,10 +309,21 @@ class ProviderDocument(AnswersDocument):
             names.add(operation.name)
             if not any(path_within(operation.path, base) for base in bases):
                 yield ("operations", number, "path"), f"path {operation.path!r} is below no base path of this provider"
-            for method in operation.method:
-                first = shapes.setdefault((method, path_segments(operation.path)), operation.name)
-                if first != operation.name:
-                    yield ("operations", number, "path"), f"{method} {operation.path} is {first!r} already"
+            if operation.select is not None and (self.selector is None or operation.graphql is not None):
+                yield ("operations", number, "select"), "select needs a selector of the provider's, and no graphql"
+            for one in operation.operations():
+                known = shapes.setdefault((one.method, path_segments(one.path)), {})
+                if (first := _claimed(known, one)) is not None:
+                    yield ("operations", number, "path"), f"{one.method} {one.path} is {first!r} already"
+                known.setdefault(one.select, one.name)
+
+
+def _claimed(known: dict[str | None, str], operation: Operation) -> str | None:
+    """The operation that a request for this one would be taken for; `known` are those of the same method and path."""
+    first: str | None = known.get(operation.select)
+    if first is None and (operation.select is None or None in known):  # what nothing selects would be found instead
+        first = next(iter(known.values()), None)
+    return first if first != operation.name else None
 
 
 def schema() -> dict[str, Any]:

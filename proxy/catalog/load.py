@@ -23,9 +23,8 @@ from proxy.catalog.document import (
 from proxy.catalog.hmac import DigestDocument, HmacDocument
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
-from proxy.catalog.operations import Operation
 from proxy.catalog.provider import Provider, Revocation, Site
-from proxy.catalog.token import AssertionDocument, SuccessDocument, TokenDocument
+from proxy.catalog.token import AssertionDocument, StepDocument, SuccessDocument, TokenDocument
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
 
@@ -52,20 +51,36 @@ def load_providers(builtin: Path, extra: Sequence[Path]) -> list[Provider]:
     return [_provider(chosen[name].document) for name in sorted(chosen)]
 
 
+def load_provider(path: Path) -> Provider:
+    """The provider of one file by itself; raises ConfigurationError with its faults."""
+    faults: list[Fault] = []
+    entry = _read(path, faults, builtin=True)
+    if entry is None or faults:
+        raise ConfigurationError(faults)
+    return _provider(entry.document)
+
+
 def _read_directory(directory: Path, faults: list[Fault], *, builtin: bool) -> Iterator[_Entry]:
     if not directory.is_dir():
         faults.append(Fault(str(directory), 0, "is not a directory"))
         return
     faults += (Fault(str(path), 0, "is not read: call it *.yaml") for path in sorted(directory.glob("*.yml")))
     for path in sorted(directory.glob("*.yaml")):
-        located = read_located(path)
-        document = _validated(located)
-        faults += located.faults
-        if document is not None:
-            faults += (located.fault(location, message) for location, message in document.faults())
-            if document.name != path.stem:
-                faults.append(located.fault(("name",), f"name {document.name!r} must be the file's, {path.stem!r}"))
-            yield _Entry(located, document, builtin)
+        entry = _read(path, faults, builtin=builtin)
+        if entry is not None:
+            yield entry
+
+
+def _read(path: Path, faults: list[Fault], *, builtin: bool) -> _Entry | None:
+    located = read_located(path)
+    document = _validated(located)
+    faults += located.faults
+    if document is None:
+        return None
+    faults += (located.fault(location, message) for location, message in document.faults())
+    if document.name != path.stem:
+        faults.append(located.fault(("name",), f"name {document.name!r} must be the file's, {path.stem!r}"))
+    return _Entry(located, document, builtin)
 
 
 def _validated(located: LocatedDocument) -> ProviderDocument | None:
@@ -118,6 +133,7 @@ _KEYS = sorted(
         TokenDocument,
         AssertionDocument,
         SuccessDocument,
+        StepDocument,
     )
     for name in model.model_fields
 )
@@ -133,10 +149,12 @@ def _provider(document: ProviderDocument) -> Provider:
         auth=auth,
         signed=document.auth.signed(),
         hmac=document.auth.hmac.compiled() if document.auth.hmac is not None else None,
+        account_headers=dict(document.account_headers),
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
-        operations=tuple(_operations(document)),
+        operations=tuple(document.all_operations()),
+        selector=document.selector.selector() if document.selector else None,
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
@@ -149,7 +167,9 @@ def _provider(document: ProviderDocument) -> Provider:
 
 def _revocation(document: ProviderDocument) -> Revocation | None:
     found = document.revocation
-    return Revocation(found.endpoint, found.style, found.success) if found is not None else None
+    if found is None:
+        return None
+    return Revocation(found.endpoint, found.style, found.success, found.authentication, found.tokens)
 
 
 def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:
@@ -159,14 +179,6 @@ def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:
         name = placement.name.lower() if placement.kind == "header" else placement.name
         places.setdefault((placement.kind, name), placement)
     return tuple(places.values())
-
-
-def _operations(document: ProviderDocument) -> Iterator[Operation]:
-    for operation in document.operations:
-        for method in operation.method:
-            yield Operation(
-                operation.name, method, operation.path, operation.writes(method), operation.repeatable(method)
-            )
 
 
 def _faults_between(entries: Sequence[_Entry]) -> Iterator[Fault]:

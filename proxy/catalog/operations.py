@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
+
+from proxy.catalog.inside import Inside, Selector
 
 REMEMBERED: Final = 1024
 """Look-ups of templated paths kept for each provider. Longer paths than REMEMBERED_LENGTH are looked up each time."""
@@ -22,7 +24,8 @@ class Operation:
     """One operation of a provider, as policies and audit name it.
 
     `path` is the whole decoded path: `{name}` stands for one segment, a last `{name+}` for one or more. `write` says
-    that a call may change something; `idempotent`, that sending it twice has the effect of sending it once.
+    that a call may change something; `idempotent`, that sending it twice has the effect of sending it once. `select` is
+    what tells it from others of its method and path; those are found through `inside`.
     """
 
     name: str
@@ -30,6 +33,22 @@ class Operation:
     path: str
     write: bool
     idempotent: bool
+    select: str | None = None
+    inside: Inside | None = None
+
+
+def told_apart(operations: Iterable[Operation], selector: Selector | None) -> Iterator[Operation]:
+    """The operations as method and path find them: those that share both stand inside one, which is no operation that
+    policies know. It has the name of the GraphQL endpoint, and else none."""
+    groups: dict[tuple[str, str], list[Operation]] = {}
+    for operation in operations:
+        if operation.select is None:
+            yield operation
+        else:
+            groups.setdefault((operation.method, operation.path), []).append(operation)
+    for (method, path), group in groups.items():
+        name = "" if selector is not None else group[0].name.removesuffix(f".{group[0].select}")
+        yield Operation(name, method, path, True, False, inside=Inside(group, selector if name == "" else None))
 
 
 def path_segments(template: str) -> tuple[str, ...]:

@@ -20,7 +20,9 @@ Written from `providers/*.yaml` by `python -m proxy.catalog.page`; a test compar
 
 An operation's name is what a policy rule lists under `operations` and what the audit line says. *Repeatable* means that
 sending the call twice has the effect of sending it once, so a failed attempt may be repeated. A call that matches no
-operation counts as a write.
+operation counts as a write. Where GraphQL is spoken, the type and root fields of every operation in the document are
+judged, never the name that the client gives: `other` stands for fields that are not listed, and a document that cannot
+be read, a persisted one above all, is none of these operations and so a write.
 """
 
 
@@ -40,6 +42,7 @@ def _section(provider: Provider) -> Iterator[str]:
     yield from (f"- `{{{name}}}` (a record's `vars`): {meaning}" for name, meaning in provider.variables.items())
     yield from (f"- Record kind `{kind}`: {_written(placement)}" for kind, placement in provider.auth.items())
     yield from (f"- Record kind `{kind}`: every request is signed" for kind in provider.signed)
+    yield from (f"- With the credential: `{name}: {text}`" for name, text in provider.account_headers.items())
     if provider.positions:
         yield f"- Cleared from the caller's request: {_joined(_place(place) for place in provider.positions)}"
     for name, value in provider.pins:
@@ -52,14 +55,29 @@ def _section(provider: Provider) -> Iterator[str]:
 
 
 def _operation_table(operations: Iterable[Operation]) -> Iterator[str]:
+    """One row for each operation; those that the request itself names share rows."""
     yield "\n| operation | method | path | effect | repeatable |\n|---|---|---|---|---|"
-    rows: dict[str, list[Operation]] = {}
+    rows: dict[tuple[str, bool, bool], list[Operation]] = {}
     for operation in operations:
-        rows.setdefault(operation.name, []).append(operation)
-    for name, same in rows.items():
-        methods = ", ".join(operation.method for operation in same)
-        effect, repeatable = "write" if same[0].write else "read", "yes" if same[0].idempotent else "no"
-        yield f"| `{name}` | {methods} | `{same[0].path}` | {effect} | {repeatable} |"
+        own = "" if _named_inside(operation) else operation.name
+        rows.setdefault((own, operation.write, operation.idempotent), []).append(operation)
+    for (_, write, idempotent), same in rows.items():
+        names, methods, paths = (dict.fromkeys(each) for each in zip(*map(_cells, same), strict=True))
+        effect, repeatable = "write" if write else "read", "yes" if idempotent else "no"
+        yield f"| {_joined(names)} | {_joined(methods)} | {_joined(paths)} | {effect} | {repeatable} |"
+
+
+def _named_inside(operation: Operation) -> bool:
+    """Whether it is called what the request calls it: an action, or a root field of GraphQL."""
+    select = operation.select
+    return bool(select) and (operation.name == select or ("." in str(select) and operation.name.endswith(f".{select}")))
+
+
+def _cells(operation: Operation) -> tuple[str, str, str]:
+    told = f"`{operation.path}`"
+    if operation.select and not _named_inside(operation):
+        told += f" with `{operation.select}`"
+    return f"`{operation.name}`", operation.method, told
 
 
 def _answers(dialect: Dialect) -> Iterator[str]:
@@ -78,9 +96,23 @@ def _answers(dialect: Dialect) -> Iterator[str]:
     ]
     if any(holds for _, holds in notes):
         yield f"\nAlso: {'; '.join(note for note, holds in notes if holds)}."
+    yield from _waits(dialect)
     if dialect.idempotency is not None:
         form = dialect.idempotency
         yield f"\n`Idempotency-Key` goes out as `{form.header}` and is kept for {form.retention / 3600:g} h."
+
+
+def _waits(dialect: Dialect) -> Iterator[str]:
+    """Where it says how long to wait, and in which unit."""
+    hints = [(hint.place.text, hint.unit) for hint in dialect.waits if hint.place is not None]
+    if hints:
+        yield f"\nWaits: {_joined(f'`{where}` ({_unit(unit)})' for where, unit in hints)}."
+    if dialect.request_id:
+        yield f"\nIts own id of a request: {_joined(f'`{at.text}`' for at in dialect.request_id)}."
+
+
+def _unit(unit: str) -> str:
+    return "seconds or a date" if unit == "auto" else unit.replace("_", " ")
 
 
 def _code(row: ErrorRow) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from proxy.catalog.hosts import HostPattern
-from proxy.catalog.operations import Operation, OperationIndex
-from proxy.catalog.token import TokenFacts
+from proxy.catalog.inside import Selector
+from proxy.catalog.operations import Operation, OperationIndex, told_apart
 from proxy.dialect import Dialect
 from signers.hmac_template import HmacTemplate
 from signers.placement import Placement
+
+if TYPE_CHECKING:
+    from proxy.catalog.token import TokenFacts
 
 
 class Site(NamedTuple):
@@ -23,11 +26,13 @@ class Site(NamedTuple):
 
 
 class Revocation(NamedTuple):
-    """How a token is ended at the provider: `style` is "rfc7009" or "bearer" (proxy.credentials.revocation)."""
+    """How a token is ended at the provider: what the fields mean stands in proxy.credentials.revocation."""
 
     endpoint: str
-    style: Literal["rfc7009", "bearer"]
+    style: Literal["rfc7009", "json", "bearer", "credentials"]
     success: str
+    authentication: Literal["", "basic", "post", "none"]
+    tokens: Literal["", "access_token", "refresh_token"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +51,8 @@ class Provider:
     watched     some 2xx of it has to be looked at: errors inside successes, cursors
     token       its token endpoint and how that is spoken to; None where the catalogue does not know
     renews_on_401  whether a 401 means that the credential has to be renewed
+    account_headers  headers that go with a credential, templates over its record's vars
+    selector    tells operations apart that share method and path
     verified    the day on which the file was last compared with `sources`
     """
 
@@ -67,6 +74,8 @@ class Provider:
     renews_on_401: bool = True
     signed: tuple[str, ...] = ()
     hmac: HmacTemplate | None = None
+    account_headers: Mapping[str, str] = field(default_factory=dict)
+    selector: Selector | None = None
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
@@ -84,7 +93,7 @@ class Provider:
         object.__setattr__(self, "operation_names", frozenset(operation.name for operation in self.operations))
         dialect = self.dialect
         object.__setattr__(self, "watched", bool(dialect.signs or dialect.partial or dialect.pagination))
-        object.__setattr__(self, "_index", OperationIndex(self.operations))
+        object.__setattr__(self, "_index", OperationIndex(told_apart(self.operations, self.selector)))
 
     def matches(self, host: str) -> bool:
         """Whether a canonical host is one of this provider's, by name or by template."""
@@ -97,6 +106,11 @@ class Provider:
         """
         filled = (site.host.filled(variables) for site in self.sites)
         return frozenset(host for host in filled if host is not None)
+
+    def headers_for(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The account headers whose variable a record's `vars` give."""
+        known = {f"{{{name}}}": value for name, value in variables.items()}
+        return {header: known[text] for header, text in self.account_headers.items() if text in known}
 
     def placement_for(self, kind: str) -> Placement | HmacTemplate | None:
         """Where a record of this kind goes; None when the provider takes no such kind or it places itself."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from proxy.catalog.hosts import is_label
-from signers.grants.model import DEFAULT_LIFETIME, AssertionStyle, ClientAuthentication, Dialect
+from signers.grants.model import DEFAULT_LIFETIME, AssertionStyle, ClientAuthentication, Dialect, LaterStep
 
 _VARIABLE: Final = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 # The host's own variables stand left of a domain that the provider owns; a path segment may be a variable too.
@@ -34,7 +34,7 @@ Parameters = dict[str, str]
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
 
 
 class AssertionDocument(_Strict):
@@ -49,6 +49,39 @@ class AssertionDocument(_Strict):
     is_token: bool = Field(False, description="the assertion is the access token; no endpoint is asked")
 
 
+class StepDocument(_Strict):
+    """A request after the token's issue, with the token so far."""
+
+    endpoint: Endpoint
+    method: Literal["GET", "POST"] = "GET"
+    headers: Parameters = {}
+    parameters: Parameters = Field({}, description="members of a POST's JSON body")
+    fields: dict[ReplyField, Paths] = Field({}, description="its reply holds the token from then on, at these paths")
+    learns: dict[str, Paths] = Field({}, description="record's variable → where the reply of a first consent tells it")
+
+    @model_validator(mode="after")
+    def _useful(self) -> StepDocument:
+        if bool(self.fields) == bool(self.learns):
+            raise ValueError("a step either gives the token (fields) or tells of the account (learns)")
+        if self.parameters and self.method == "GET":
+            raise ValueError("only a POST has parameters")
+        return self
+
+    def compiled(self) -> LaterStep:
+        return LaterStep(
+            self.endpoint,
+            self.method,
+            dict(self.headers),
+            dict(self.parameters),
+            _compiled(self.fields),
+            _compiled(self.learns),
+        )
+
+
+def _compiled(paths: Mapping[Any, list[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(each) for name, each in paths.items()}
+
+
 class SuccessDocument(_Strict):
     """A member that a successful reply has, where the status does not tell."""
 
@@ -60,6 +93,7 @@ class TokenDocument(_Strict):
     """How tokens are had from this provider. Every default is what RFC 6749 says."""
 
     endpoint: Endpoint
+    other_endpoints: list[Endpoint] = Field([], description="more that give tokens: kept from agents like the first")
     authorization_endpoint: Endpoint | None = None
     authorization_parameters: Parameters = Field({}, description="what the provider wants beside the RFC's")
     device_endpoint: Endpoint | None = None
@@ -81,17 +115,27 @@ class TokenDocument(_Strict):
         DEFAULT_LIFETIME, description="seconds assumed when nothing says"
     )
     reuse_grace: float = Field(0, ge=0, description="seconds a rotated refresh token is still taken")
+    learns: dict[str, Paths] = Field({}, description="record's variable → where the reply to a consent tells it")
+    redirect_learns: Parameters = Field({}, description="record's variable → parameter of the redirect that tells it")
+    steps: list[StepDocument] = Field([], description="requests that follow each issue, in order")
     assertion: AssertionDocument = AssertionDocument.model_validate({})
+
+    def learned(self) -> set[str]:
+        """The record's variables that a consent fills."""
+        return {*self.learns, *self.redirect_learns, *(name for step in self.steps for name in step.learns)}
 
     def compiled(self) -> TokenFacts:
         return TokenFacts(
             template=self.endpoint,
+            other_templates=tuple(self.other_endpoints),
             authorization_template=self.authorization_endpoint or "",
             authorization_parameters=dict(self.authorization_parameters),
             device_template=self.device_endpoint or "",
             identity_template=self.identity_endpoint or "",
             identity_field=self.identity_field,
             defaults=dict(self.vars),
+            redirect_learns=dict(self.redirect_learns),
+            step_templates=tuple(step.compiled() for step in self.steps),
             dialect=self._dialect(),
         )
 
@@ -101,11 +145,8 @@ class TokenDocument(_Strict):
             body=self.body,
             scope_separator=self.scope_separator,
             headers=dict(self.headers),
-            fields={name: tuple(paths) for name, paths in self.fields.items()},
-            variants={
-                variant: {name: tuple(paths) for name, paths in fields.items()}
-                for variant, fields in self.variants.items()
-            },
+            fields=_compiled(self.fields),
+            variants={variant: _compiled(fields) for variant, fields in self.variants.items()},
             success=(self.success.field, self.success.equals) if self.success else None,
             errors=dict(self.errors),
             parameters={grant: dict(values) for grant, values in self.parameters.items()},
@@ -113,6 +154,7 @@ class TokenDocument(_Strict):
             expires_in_unit=self.expires_in_unit,
             lifetime=None if self.lifetime == "never" else float(self.lifetime),
             reuse_grace=self.reuse_grace,
+            learns=_compiled(self.learns),
             assertion=AssertionStyle(**self.assertion.model_dump()),
         )
 
@@ -123,23 +165,28 @@ class TokenFacts:
 
     template: str
     dialect: Dialect
+    other_templates: tuple[str, ...] = ()
     authorization_template: str = ""
     authorization_parameters: Mapping[str, str] = field(default_factory=dict)
     device_template: str = ""
     identity_template: str = ""
     identity_field: str = "sub"
     defaults: Mapping[str, str] = field(default_factory=dict)
+    redirect_learns: Mapping[str, str] = field(default_factory=dict)
+    step_templates: tuple[LaterStep, ...] = ()
+
+    def steps(self, variables: Mapping[str, str]) -> tuple[LaterStep, ...]:
+        """What follows each issue. Raises ValueError as `endpoint` does."""
+        return tuple(replace(step, url=self.filled(step.url, variables)) for step in self.step_templates)
 
     def endpoint(self, variables: Mapping[str, str]) -> str:
         """The token endpoint. Raises ValueError naming a variable that is missing or is not one DNS label."""
         return self.filled(self.template, variables)
 
-    def path_on(self, host: str) -> str | None:
-        """A pattern of the token endpoint's path, if it can be on this host."""
-        authority, _, path = self.template.removeprefix("https://").partition("/")
-        if not re.fullmatch(_pattern(authority), host):
-            return None
-        return _pattern(f"/{path}")
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """The templates of all its token endpoints."""
+        return (self.template, *self.other_templates)
 
     def filled(self, template: str, variables: Mapping[str, str]) -> str:
         """A template of this block with its variables. A value is one label, so that it cannot leave its place."""
@@ -151,8 +198,3 @@ class TokenFacts:
                 raise ValueError(f"var {name!r} is not one DNS label (a-z, 0-9, hyphens inside, at most 63)")
             template = template.replace(f"{{{name}}}", values[name])
         return template
-
-
-def _pattern(template: str) -> str:
-    """A template as a regular expression: each variable is one label."""
-    return "[A-Za-z0-9-]+".join(re.escape(literal) for literal in _VARIABLE.split(template)[::2])

@@ -108,6 +108,7 @@ def _rules(settings: Settings) -> tuple[list[Fault], Rules | None]:
     wanted = settings.policies
     try:
         rules = load_rules(wanted.dirs, wanted.floor, settings.providers, wanted.default)
+        _ = rules.catalog.providers  # each is read whole, so that a fault in any of them is found
     except ConfigurationError as error:
         return list(error.faults), None
     return [], rules

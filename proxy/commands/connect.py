@@ -66,7 +66,7 @@ def connect(
         try:
             await store.start()
             wanted = await _plan(settings, store, provider, app or provider, path, scopes, token_of)
-            endpoints = open_endpoints(settings, Resolver())
+            endpoints = open_endpoints(settings, Resolver(), store)
             consent = Consent(wanted, store, path, endpoints, expect_account, click.echo)
             return await (consent.on_device() if device else consent.in_browser(port, MINUTES * 60, browse))
         finally:
@@ -78,6 +78,8 @@ def connect(
         raise click.ClickException(str(error)) from None
     account = f" as {connected.account}" if connected.account else ""
     click.echo(f"{path}: version {connected.version}, connected{account}")
+    for name, value in connected.learned.items():
+        click.echo(f"{name}: {value}")
     if connected.missing:
         click.echo(f"not granted: {' '.join(connected.missing)}", err=True)
     return 0

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 @caller_options
 @click.option("--no-clients", is_flag=True, help="Do not start the clients of this machine.")
 @click.option("--vault", is_flag=True, help="Examine the login to Vault and what it may do, and nothing else.")
+@click.option("--pod", is_flag=True, help="Try the ways out of this pod, as an application in it; no configuration.")
+@click.option(
+    "--target",
+    metavar="HOST:PORT",
+    help="With --pod: an address that answers where nothing stops it. Default: the cluster's API.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @config_option
 def doctor(
@@ -33,6 +39,8 @@ def doctor(
     actor: str,
     no_clients: bool,
     vault: bool,
+    pod: bool,
+    target: str | None,
     as_json: bool,
     config: Path | None,
 ) -> int:
@@ -40,8 +48,10 @@ def doctor(
 
     Starts an instance of its own with this configuration and store. Exit code 1 when a rule's call leaves without its
     credential, or a client does not trust the proxy under `sluicegate run`; with --vault when the login lacks a right
-    it needs, or has one that it should not have.
+    it needs, or has one that it should not have; with --pod when something leaves the pod past the proxy.
     """
+    if pod:
+        return _pod(target, as_json)
     settings = load(config)
     logs.configure("error", settings.log.format)
     if vault:
@@ -59,6 +69,15 @@ def _vault(settings: Settings, as_json: bool) -> int:
     rows = [finding._asdict() for finding in findings]
     click.echo(msgspec.json.encode(rows).decode() if as_json else "\n".join(map(str, findings)))
     return 1 if any(finding.ok is False for finding in findings) else 0
+
+
+def _pod(target: str | None, as_json: bool) -> int:
+    from proxy.diagnosis.pod import examine, target_of
+
+    findings = examine(target_of(target, os.environ))
+    rows = [finding._asdict() for finding in findings]
+    click.echo(msgspec.json.encode(rows).decode() if as_json else "\n".join(map(str, findings)))
+    return 0 if all(finding.ok for finding in findings) else 1
 
 
 async def _examine(

@@ -11,7 +11,8 @@ import msgspec
 
 from proxy.commands.options import caller_of, caller_options, config_option
 from proxy.errors import GatewayError
-from proxy.model import Caller
+from proxy.explanation import Question
+from proxy.explanation import explain as explain_question
 from proxy.settings import Settings, load
 
 
@@ -19,6 +20,7 @@ from proxy.settings import Settings, load
 @click.argument("method")
 @click.argument("url")
 @caller_options
+@click.option("--operation", default="", help="Which operation, where a header or the body of the call says it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--live", is_flag=True, help="Ask the running instance through its control socket.")
 @config_option
@@ -28,6 +30,7 @@ def explain(
     tenant: str | None,
     agent: str | None,
     actor: str,
+    operation: str,
     as_json: bool,
     live: bool,
     config: Path | None,
@@ -37,7 +40,9 @@ def explain(
     Exit code 0 when the call would be allowed, 1 when it would be denied.
     """
     settings = load(config)
-    answer = (_live if live else _answer)(settings, method, url, caller_of(settings, tenant, agent, actor))
+    caller = caller_of(settings, tenant, agent, actor)
+    asked = Question(method, url, caller.tenant, caller.agent, caller.actor, operation)
+    answer = (_live if live else _answer)(settings, asked)
     click.echo(msgspec.json.encode(answer).decode() if as_json else "\n".join(lines(answer)))
     return 1 if answer["decision"] == "denied" else 0
 
@@ -59,23 +64,21 @@ def lines(answer: dict[str, Any]) -> Iterator[str]:
         yield f"  {rule['verdict']:<10} {rule['policy']} / {rule['rule']}: {rule['why']}"
 
 
-def _live(settings: Settings, method: str, url: str, caller: Caller) -> dict[str, Any]:
+def _live(settings: Settings, asked: Question) -> dict[str, Any]:
     """The answer of the instance that runs with this configuration, policies as it has them."""
     from proxy.commands.control_client import ask
 
     if settings.control is None:
         raise click.ClickException(f"{settings.file}: control is null, so a running instance cannot be asked")
-    who = {"tenant": caller.tenant, "agent": caller.agent, "actor": caller.actor}
-    return ask(settings.control, "/explain", {"method": method, "url": url, **who})
+    return ask(settings.control, "/explain", msgspec.to_builtins(asked))
 
 
-def _answer(settings: Settings, method: str, url: str, caller: Caller) -> dict[str, Any]:
-    from proxy.explanation import Question, explain
+def _answer(settings: Settings, asked: Question) -> dict[str, Any]:
     from proxy.rules import load_rules
 
     wanted = settings.policies
     rules = load_rules(wanted.dirs, wanted.floor, settings.providers, wanted.default)
     try:
-        return explain(rules, Question(method, url, caller.tenant, caller.agent, caller.actor))
+        return explain_question(rules, asked)
     except GatewayError as error:
         raise click.BadParameter(error.detail, param_hint="URL") from None

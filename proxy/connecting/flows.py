@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from proxy.connecting.loopback import ConsentError, Loopback
@@ -20,6 +20,7 @@ from signers.grants.authorization_code import authorization_code, authorization_
 from signers.grants.device_code import DeviceAuthorization, device_authorization, device_code
 from signers.grants.model import Answer, Issued, Step, TokenRefused, TokenRequest
 from signers.secret import Secret
+from signers.token_reply import labels
 
 T = TypeVar("T")
 SLOWER = 5.0
@@ -28,11 +29,13 @@ SLOWER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """What came of it: the record's version, whose account it is ("" if unknown), and what was not granted."""
+    """What came of it: the record's version, whose account it is ("" if unknown), what was not granted, and
+    what the provider told for the record's `vars`."""
 
     version: int
     account: str
     missing: tuple[str, ...]
+    learned: Mapping[str, str]
 
 
 class Consent:
@@ -55,7 +58,7 @@ class Consent:
         if not self._plan.authorization_endpoint:
             raise ConsentError("neither the catalogue nor the app's record names an authorization_endpoint")
         verifier = Secret(secrets.token_urlsafe(48))
-        loopback = Loopback(lambda code: self._redeem(code, loopback.redirect, verifier), port)
+        loopback = Loopback(lambda code, query: self._redeem(code, query, loopback.redirect, verifier), port)
         url = authorization_url(
             self._plan.client,
             self._plan.authorization_endpoint,
@@ -96,11 +99,13 @@ class Consent:
                     raise ConsentError(_reason(refusal)) from None
         raise ConsentError("nobody entered the code in time")
 
-    async def _redeem(self, code: Secret, redirect: str, verifier: Secret) -> str:
+    async def _redeem(self, code: Secret, query: Mapping[str, str], redirect: str, verifier: Secret) -> str:
         grant = authorization_code(
             self._plan.client, code, redirect, verifier, time.time(), _nonce(), variant=self._plan.variant
         )
-        connected = await self._store_grant(await self._run(grant))
+        issued = await self._run(grant)
+        told = labels(query, {name: (parameter,) for name, parameter in self._plan.redirect_learns.items()})
+        connected = await self._store_grant(replace(issued, learned={**issued.learned, **told}))
         self._connected = connected
         return success_page(self._plan.app.provider or self._plan.app.name, connected.account)
 
@@ -122,16 +127,16 @@ class Consent:
         version = await self._written(
             lambda stored: record_of(stored, self._plan, issued, renewed_fields(issued), account)
         )
-        return Connected(version, account, missing_scopes(self._plan, issued))
+        return Connected(version, account, missing_scopes(self._plan, issued), issued.learned)
 
     async def _account(self, issued: Issued) -> str:
         """Whose account the token is for, by the provider's own word."""
         if not self._plan.identity_endpoint:
             return ""
         headers = {"Authorization": f"Bearer {issued.access_token.reveal()}", "Accept": "application/json"}
-        request = TokenRequest(self._plan.identity_endpoint, {**headers, "User-Agent": "sluicegate"}, b"")
+        request = TokenRequest(self._plan.identity_endpoint, {**headers, "User-Agent": "sluicegate"}, b"", method="GET")
         try:
-            reply = await self._endpoints.send(request, self._plan.app.networks, "GET")
+            reply = await self._endpoints.send(request, self._plan.app.networks)
             document = json.loads(reply.body) if reply.status == 200 else None
         except (TokenRefused, ValueError):
             return ""

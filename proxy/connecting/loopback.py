@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
@@ -24,10 +24,11 @@ class ConsentError(SluicegateError):
 class Loopback:
     """Listens on 127.0.0.1 for the redirect, hands its code on, and answers the browser with the page made of it.
 
-    `finish(code)` returns the page of success, or raises ConsentError. `port` 0 takes any free one.
+    `finish(code, query)` returns the page of success, or raises ConsentError; `query` is the redirect's, in which some
+    providers name the account. `port` 0 takes any free one.
     """
 
-    def __init__(self, finish: Callable[[Secret], Awaitable[str]], port: int = 0) -> None:
+    def __init__(self, finish: Callable[[Secret, Mapping[str, str]], Awaitable[str]], port: int = 0) -> None:
         self.state = secrets.token_urlsafe(32)
         self._finish = finish
         self._socket = socket.create_server(("127.0.0.1", port))
@@ -59,7 +60,7 @@ class Loopback:
             return _page(400, failure_page("This link does not belong to the command that is running."))
         self._begun = True
         try:
-            page = await self._finish(_code(query.get("code", ""), query.get("error", "")))
+            page = await self._finish(_code(query.get("code", ""), query.get("error", "")), query)
         except ConsentError as error:
             return await self._ended(
                 _page(400, failure_page(f"{str(error)[:1].upper()}{str(error)[1:]}.")), request, error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from proxy.credentials.app_record import App, TokenFacts
@@ -23,6 +23,8 @@ class ConsentFacts(TokenFacts, Protocol):
     def identity_template(self) -> str: ...
     @property
     def identity_field(self) -> str: ...
+    @property
+    def redirect_learns(self) -> Mapping[str, str]: ...
     def filled(self, template: str, variables: Mapping[str, str], /) -> str:
         """A template with its variables. Raises ValueError."""
 
@@ -40,6 +42,7 @@ class Plan:
     identity_field: str
     scopes: tuple[str, ...]
     variant: str = ""
+    redirect_learns: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan(
@@ -67,6 +70,7 @@ def plan(
         identity_field=facts.identity_field if facts else "sub",
         scopes=tuple(scopes) or app.scopes,
         variant=variant,
+        redirect_learns=facts.redirect_learns if facts else {},
     )
 
 
@@ -85,7 +89,13 @@ def record_of(
         found["token_of"] = wanted.variant
     if account:
         found["account"] = account
+    if issued.learned:
+        found["vars"] = {**_mapping(before.get("vars")), **issued.learned}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 _OF_A_CONSENT = frozenset(

@@ -2,7 +2,9 @@
 
 provider          catalogue entry whose `token:` block says how its token endpoint is spoken to
 token_endpoint    the endpoint, where the catalogue does not name it, or another than the catalogue's
-client_id, client_secret | private_key (PEM), algorithm, key_id | transit_key | certificate and private_key
+client_id, client_secret | private_key (PEM), algorithm, key_id | certificate and private_key
+transit_key       in place of private_key: NAME or MOUNT/NAME of a key in Vault's transit engine; needs `algorithm`
+certificate       shown in TLS (tls_client_auth), or named by its thumbprints in assertions (Microsoft Entra)
 authentication    basic, post, private_key_jwt, tls_client_auth, none; default: the provider's
 audience          `aud` of assertions; default: the endpoint
 scopes            asked for by `sluicegate connect` and where a record names none
@@ -11,26 +13,34 @@ networks          private networks in which the endpoint may be
 parameters        further form parameters
 subject_token_file, subject_token_type, actor_token_file, actor_token_type
                   tokens of this workload's own (projected service-account token, JWT-SVID) for token exchange
+client_assertion_file
+                  a token of this workload's own that proves the client instead of a secret (Entra's federation)
+impersonation_endpoint
+                  Google's IAM credentials API, where it is not the public one
+access_key_id, secret_access_key, session_token, role_arn, external_id, roles, region
+                  of AWS: the platform's own key and roles, before those of a tenant's record (aws_record)
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Any, Final, Literal, Protocol, cast, get_args
 from urllib.parse import urlsplit
 
+from proxy.credentials.aws_record import AwsRoles, parse_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
-from proxy.credentials.grant_record import digest_of
+from proxy.credentials.grant_record import digest_of, remote_key
 from proxy.credentials.paths import RESERVED
-from signers.grants.assertion import ALGORITHMS, signing_key
+from signers.grants.assertion import signing_key, thumbprints
 from signers.grants.model import (
     Client,
     ClientAuthentication,
     ClientCertificate,
     Dialect,
+    LaterStep,
     RemoteKey,
     SigningKey,
 )
@@ -40,7 +50,7 @@ from signers.secret import Secret
 Networks = tuple[IPv4Network | IPv6Network, ...]
 APPS: Final = RESERVED
 """The folder of these records below the store's mount."""
-Authentication = Literal["basic", "post", "private_key_jwt", "tls_client_auth", "none"]
+Authentication = Literal["basic", "post", "private_key_jwt", "client_assertion", "tls_client_auth", "none"]
 
 
 class TokenFacts(Protocol):
@@ -50,6 +60,9 @@ class TokenFacts(Protocol):
     def dialect(self) -> Dialect: ...
     def endpoint(self, variables: Mapping[str, str], /) -> str:
         """The token endpoint's URL. Raises ValueError naming a variable that is missing or no DNS label."""
+
+    def steps(self, variables: Mapping[str, str], /) -> tuple[LaterStep, ...]:
+        """What follows each issue, with its URLs. Raises ValueError likewise."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,6 +91,9 @@ class App:
     subject_token_type: str = JWT_TYPE
     actor_token_file: str = ""
     actor_token_type: str = JWT_TYPE
+    client_assertion_file: str = ""
+    impersonation_endpoint: str = ""
+    aws: AwsRoles = field(default_factory=AwsRoles)
 
     def client(self, facts: TokenFacts | None, variables: Mapping[str, str], default_endpoint: str = "") -> Client:
         """The client that grants speak for: the app's own endpoint before the catalogue's.
@@ -98,6 +114,8 @@ class App:
             self.authentication,
             self.audience,
             facts.dialect if facts is not None else Dialect(),
+            facts.steps({**variables, **self.vars}) if facts is not None else (),
+            self.client_assertion_file,
         )
 
 
@@ -139,25 +157,35 @@ def parse_app(path: str, stored: Mapping[str, Any]) -> App:
         subject_token_type=texts.optional("subject_token_type") or JWT_TYPE,
         actor_token_file=texts.optional("actor_token_file"),
         actor_token_type=texts.optional("actor_token_type") or JWT_TYPE,
+        client_assertion_file=texts.optional("client_assertion_file"),
+        impersonation_endpoint=_endpoint(texts, "impersonation_endpoint"),
+        aws=parse_roles(path, stored),
     )
 
 
 def _keys(texts: FieldReader) -> tuple[SigningKey | RemoteKey | None, ClientCertificate | None]:
+    """The key that signs assertions, and the certificate that is shown in TLS."""
     pem, chain = texts.secret("private_key"), texts.secret("certificate")
     algorithm, key_id = texts.optional("algorithm") or None, texts.optional("key_id") or None
-    transit = texts.optional("transit_key")
-    if transit:
-        if algorithm not in ALGORITHMS:
-            raise RecordError(texts.name, "algorithm", f"is needed with transit_key: {', '.join(sorted(ALGORITHMS))}")
-        return RemoteKey(transit, algorithm, key_id), None
+    header = _thumbprints(texts, chain) if chain is not None else {}
+    if texts.optional("transit_key"):
+        return remote_key(texts, algorithm, key_id, header), None
     if pem is None:
         return None, None
-    if chain is not None:
-        return None, ClientCertificate(chain.reveal(), pem)
+    shown = ClientCertificate(chain.reveal(), pem) if chain is not None else None
+    if shown is not None and texts.optional("authentication") == "tls_client_auth":
+        return None, shown
     try:
-        return signing_key(pem, algorithm, key_id), None
+        return replace(signing_key(pem, algorithm, key_id), header=header), shown
     except ValueError as error:
         raise RecordError(texts.name, "private_key", str(error)) from None
+
+
+def _thumbprints(texts: FieldReader, chain: Secret) -> Mapping[str, str]:
+    try:
+        return thumbprints(chain.reveal())
+    except ValueError as error:
+        raise RecordError(texts.name, "certificate", str(error)) from None
 
 
 def _authentication(texts: FieldReader) -> ClientAuthentication | None:

@@ -4,8 +4,10 @@
     client_credentials  app, scopes, audience, resource
     jwt_bearer          app, subject, scopes
     token_exchange      app, subject ("caller", or "file": the app's subject_token_file), scopes, audience, resource
-    service_account     client_email, private_key, private_key_id, scopes, app (optional)
+    service_account     client_email, private_key or transit_key, private_key_id, scopes or target_audience, app
+                        (optional); without a key the app's workload identity stands for it, client_email is optional
     github_app          app, installation_id, repositories, permissions
+    aws                 with roles to assume: proxy.credentials.aws_record
 
 Beside these the renewal keeps two fields of its own in a record: `refresh`, the lease, and `rejected`, why there will
 be no more tokens until the record or its app changes.
@@ -15,15 +17,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from proxy.credentials.aws_record import AwsRoles, parse_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
 from proxy.credentials.lease import Lease, Rejection, parse_lease, parse_rejection
-from signers.grants.assertion import signing_key
-from signers.grants.model import SigningKey
+from signers.grants.assertion import ALGORITHMS, signing_key
+from signers.grants.model import Issued, RemoteKey, SigningKey
 from signers.secret import Secret
 from signers.token_reply import moment
 
@@ -39,18 +43,20 @@ VOLATILE: Final = frozenset(
     ["access_token", "expires_at", "issued_at", "granted_scopes", "refresh", "rejected", "account"]
 )
 """Fields that renewals write: they are no part of what makes a credential another one."""
-NO_APP_NEEDED: Final = frozenset(["service_account"])
+_EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]{1,128}@[A-Za-z0-9.-]{1,128}")
+NO_APP_NEEDED: Final = frozenset(["service_account", "aws"])
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Token:
     """A token as it may be used: times in epoch seconds, None when not known. `digest` tells tokens apart in logs and
-    comparisons."""
+    comparisons. `fields` as in Issued."""
 
     access: Secret
     issued_at: float | None
     expires_at: float | None
     digest: str
+    fields: Mapping[str, Secret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -70,10 +76,12 @@ class GrantRecord:
     lease: Lease | None = None
     rejection: Rejection | None = None
     client_email: str = ""
-    key: SigningKey | None = None
+    key: SigningKey | RemoteKey | None = None
     installation: str = ""
     repositories: tuple[str, ...] = ()
     permissions: Mapping[str, str] = field(default_factory=dict)
+    target_audience: str = ""
+    aws: AwsRoles | None = None
 
     @property
     def durable(self) -> bool:
@@ -82,8 +90,15 @@ class GrantRecord:
 
     @property
     def per_caller(self) -> bool:
-        """Whether each caller gets a token of their own."""
-        return self.kind == "token_exchange" and self.subject in ("", "caller")
+        """Whether callers of one tenant get tokens of their own."""
+        if self.aws is not None:
+            return bool({"actor", "agent"} & set(self.aws.tags))
+        return self.presents and self.subject in ("", "caller")
+
+    @property
+    def presents(self) -> bool:
+        """Whether a token is exchanged for another: the caller's, or the workload's own."""
+        return self.kind == "token_exchange" or (self.kind == "service_account" and self.key is None)
 
 
 def parse_grant(name: str, kind: str, stored: Mapping[str, Any]) -> GrantRecord:
@@ -109,11 +124,13 @@ def parse_grant(name: str, kind: str, stored: Mapping[str, Any]) -> GrantRecord:
         token=_token(texts, stored) if kind == "oauth2" else None,
         lease=parse_lease(stored.get("refresh")),
         rejection=parse_rejection(stored.get("rejected")),
-        client_email=texts.needed("client_email") if kind == "service_account" else "",
-        key=_key(texts) if kind == "service_account" else None,
+        client_email=_account(texts, app) if kind == "service_account" else "",
+        key=_key(texts, app) if kind == "service_account" else None,
         installation=texts.needed("installation_id") if kind == "github_app" else "",
         repositories=texts.listed("repositories"),
         permissions=texts.mapped("permissions"),
+        target_audience=texts.optional("target_audience") if kind == "service_account" else "",
+        aws=parse_roles(name, stored) if kind == "aws" else None,
     )
 
 
@@ -132,6 +149,12 @@ def token_of(access: Secret, issued_at: float | None, expires_at: float | None) 
     return Token(access, issued_at, expires_at, token_digest(access))
 
 
+def issued_token(issued: Issued) -> Token:
+    return Token(
+        issued.access_token, issued.issued_at, issued.expires_at, token_digest(issued.access_token), issued.fields
+    )
+
+
 def _token(texts: FieldReader, stored: Mapping[str, Any]) -> Token | None:
     access = texts.secret("access_token")
     return token_of(access, moment(stored.get("issued_at")), moment(stored.get("expires_at"))) if access else None
@@ -140,17 +163,47 @@ def _token(texts: FieldReader, stored: Mapping[str, Any]) -> Token | None:
 def _subject(texts: FieldReader, kind: str) -> str:
     if kind == "jwt_bearer":
         return texts.needed("subject")
-    subject = texts.optional("subject") if kind == "token_exchange" else ""
+    exchanges = kind == "token_exchange" or (kind == "service_account" and not _holds_key(texts))
+    subject = texts.optional("subject") if exchanges else ""
     if subject not in ("", "caller", "file"):
         raise RecordError(texts.name, "subject", "must be caller or file")
     return subject
 
 
-def _key(texts: FieldReader) -> SigningKey:
-    pem = texts.secret("private_key")
+def _holds_key(texts: FieldReader) -> bool:
+    return texts.secret("private_key") is not None or bool(texts.optional("transit_key"))
+
+
+def _account(texts: FieldReader, app: str) -> str:
+    """Who a service account is. A workload identity may do without one, where it is allowed to act by itself."""
+    email = texts.optional("client_email")
+    if not email and (not app or _holds_key(texts) or texts.optional("target_audience")):
+        raise RecordError(texts.name, "client_email", "is missing")
+    if email and not _EMAIL.fullmatch(email):
+        raise RecordError(texts.name, "client_email", "is not the address of a service account")
+    return email
+
+
+def remote_key(
+    texts: FieldReader, algorithm: str | None, key_id: str | None, header: Mapping[str, str] | None = None
+) -> RemoteKey:
+    """The key that the record's `transit_key` names. Raises RecordError."""
+    if algorithm not in ALGORITHMS:
+        raise RecordError(texts.name, "algorithm", f"is needed with transit_key: {', '.join(sorted(ALGORITHMS))}")
+    return RemoteKey(texts.needed("transit_key"), algorithm, key_id, header or {})
+
+
+def _key(texts: FieldReader, app: str) -> SigningKey | RemoteKey | None:
+    """A service account's own key; None where the app's workload identity stands for it."""
+    pem, key_id = texts.secret("private_key"), texts.optional("private_key_id") or texts.optional("key_id") or None
+    if pem is None and texts.optional("transit_key"):
+        return remote_key(texts, "RS256", key_id)
+    if pem is None and app:
+        return None
     if pem is None:
-        raise RecordError(texts.name, "private_key", "is missing; kind service_account needs it")
+        fault = "is missing; kind service_account needs it, a transit_key, or an app with a workload identity"
+        raise RecordError(texts.name, "private_key", fault)
     try:
-        return signing_key(pem, "RS256", texts.optional("private_key_id") or texts.optional("key_id") or None)
+        return signing_key(pem, "RS256", key_id)
     except ValueError as error:
         raise RecordError(texts.name, "private_key", str(error)) from None

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.credentials.app_record import Networks, TokenFacts
+from proxy.credentials.aws_record import AwsRoles
 from proxy.credentials.cache import CacheLimits, Entry
 from proxy.credentials.freshness import Marks, marks
-from proxy.credentials.grant_choice import NOBODY, OnBehalf, client_of, fingerprint, grant_of
-from proxy.credentials.grant_record import GrantRecord, Token, token_of
+from proxy.credentials.grant_choice import NOBODY, OnBehalf, check_key, client_of, fingerprint, grant_of
+from proxy.credentials.grant_record import GrantRecord, Token, issued_token
 from proxy.credentials.lease import Rejection
 from proxy.credentials.loading import Loaded
-from proxy.credentials.refusals import refusal_of
+from proxy.credentials.refusals import refusal_of, subject
 from proxy.credentials.renewal import Ask, NoToken, RenewalLimits, Renewer
 from proxy.credentials.store import Conflict, NotFound, Store
 from proxy.errors import GatewayError, StoreError
@@ -59,7 +60,8 @@ class _Flight:
 
 class Issuing:
     """Gives tokens. `ask` runs a grant; `facts` is the catalogue's word on token endpoints; `cache` are the limits
-    under which records are remembered; `clock` gives epoch seconds."""
+    under which records are remembered; `clock` gives epoch seconds; `on_endpoint` is told of the token endpoints that
+    applications name."""
 
     def __init__(
         self,
@@ -71,7 +73,9 @@ class Issuing:
         limits: RenewalLimits | None = None,
         cache: CacheLimits | None = None,
         on_renewal: OnRenewal = lambda provider, result: None,
+        on_endpoint: Callable[[str], None] = lambda url: None,
     ) -> None:
+        self._on_endpoint = on_endpoint
         self._store = store
         self._ask = ask
         self._clock = clock
@@ -92,8 +96,19 @@ class Issuing:
         `credential_missing`.
         """
         grant = _grant(loaded)
-        if grant.kind == "token_exchange":
-            return self._exchanged(entry, loaded, caller, now)
+        try:
+            check_key(grant, entry.key.tenant)
+        except ValueError as error:
+            log.warning("unusable record %s: %s", entry.path, error)
+            raise GatewayError(
+                "credential_missing", f"{subject(entry.key)} is stored but cannot be used: {error}."
+            ) from None
+        if loaded.app.token_endpoint:
+            self._on_endpoint(loaded.app.token_endpoint)
+        if grant.presents:
+            return self._exchanged(entry, loaded, caller, user, now)
+        if grant.aws is not None:
+            return self._found(entry, loaded, _session(entry, grant.aws, caller, user), now)
         return self._found(entry, loaded, OnBehalf(user=user) if user else NOBODY, now)
 
     async def force(self, entry: Entry, loaded: Loaded, caller: Caller, user: str | None, used: str) -> bool:
@@ -101,7 +116,7 @@ class Issuing:
 
         Raises GatewayError `refresh_rejected` when there never will be.
         """
-        behalf = await self._behalf(loaded, caller, user)
+        behalf = await self._behalf(entry, loaded, caller, user)
         flight, now = self._flight(entry, loaded, behalf), self._clock()
         held = self._held(entry, flight)
         if held is not None and held.digest != used:
@@ -116,6 +131,7 @@ class Issuing:
         failure = task.exception()
         if isinstance(failure, NoToken) and failure.outcome == "rejected":
             raise refusal_of(entry.key, loaded, failure, now)
+        entry.prepared.clear()  # or the next call would find the token that was refused
         return failure is None and task.result().digest != used
 
     async def close(self) -> None:
@@ -137,8 +153,8 @@ class Issuing:
 
     # From a record to its token.
 
-    async def _exchanged(self, entry: Entry, loaded: Loaded, caller: Caller, now: float) -> Token:
-        found = self._found(entry, loaded, await self._behalf(loaded, caller, None), now)
+    async def _exchanged(self, entry: Entry, loaded: Loaded, caller: Caller, user: str | None, now: float) -> Token:
+        found = self._found(entry, loaded, await self._behalf(entry, loaded, caller, user), now)
         return found if isinstance(found, Token) else await found
 
     def _found(self, entry: Entry, loaded: Loaded, behalf: OnBehalf, now: float) -> Token | Awaitable[Token]:
@@ -202,23 +218,27 @@ class Issuing:
             self._flights.move_to_end(key)
         return flight
 
-    async def _behalf(self, loaded: Loaded, caller: Caller, user: str | None) -> OnBehalf:
+    async def _behalf(self, entry: Entry, loaded: Loaded, caller: Caller, user: str | None) -> OnBehalf:
         grant, app = _grant(loaded), loaded.app
-        if grant.kind != "token_exchange":
+        if grant.aws is not None:
+            return _session(entry, grant.aws, caller, user)
+        if not grant.presents:
             return OnBehalf(user=user) if user else NOBODY
+        if user is not None:
+            raise _acts_for_nobody(entry)
         if grant.per_caller:
             if caller.subject_token is None:
                 raise GatewayError(
                     "credential_missing",
                     "This credential is exchanged for the caller's own token, and the call has none.",
                 )
-            subject = TypedToken(caller.subject_token, app.subject_token_type)
+            presented = TypedToken(caller.subject_token, app.subject_token_type)
         else:
-            subject = TypedToken(await _token_file(app.subject_token_file), app.subject_token_type)
+            presented = TypedToken(await _token_file(app.subject_token_file), app.subject_token_type)
         actor = (
             TypedToken(await _token_file(app.actor_token_file), app.actor_token_type) if app.actor_token_file else None
         )
-        return OnBehalf(subject=subject, actor=actor)
+        return OnBehalf(subject=presented, actor=actor)
 
     # Renewals.
 
@@ -267,15 +287,17 @@ class Issuing:
             client = client_of(grant, app, self._facts(app.provider), dict(loaded.record.vars))
             asked = grant_of(grant, app, client, now, os.urandom(16).hex(), behalf)
             issued = await self._counted_ask(asked, app.networks, app.provider)
+            if issued.incomplete:
+                raise TokenRefused("down", issued.incomplete)
         except ValueError as error:
             log.warning("cannot ask for a token of %s: %s", entry.path, error)
             raise NoToken("down", "misconfigured", self._clock() + self._limits.rejected) from None
         except TokenRefused as refusal:
             failure = NoToken(refusal.outcome, refusal.error, 0.0, skew=refusal.skew, led=True)
-            _report(entry.path, failure)
+            _report(entry.path, failure, refusal.role)
             failure.retry_at = await self._retry_at(entry, loaded, behalf, refusal, attempt)
             raise failure from None
-        flight.token = token_of(issued.access_token, issued.issued_at, issued.expires_at)
+        flight.token = issued_token(issued)
         return flight.token
 
     async def _retry_at(
@@ -309,11 +331,27 @@ def _marks(token: Token | None) -> Marks:
     return marks(token.issued_at, token.expires_at) if token is not None else Marks(-inf, -inf, -inf)
 
 
-def _report(path: str, failure: NoToken) -> None:
+def _acts_for_nobody(entry: Entry) -> GatewayError:
+    return GatewayError("credential_missing", f"{subject(entry.key)} is no service account's key, and acts for nobody.")
+
+
+def _session(entry: Entry, grant: AwsRoles, caller: Caller, user: str | None) -> OnBehalf:
+    if user is not None:
+        raise _acts_for_nobody(entry)
+    try:
+        return OnBehalf(session=grant.session(caller))
+    except ValueError as error:
+        raise GatewayError(
+            "credential_missing", f"{subject(entry.key)} cannot be used for this call: {error}."
+        ) from None
+
+
+def _report(path: str, failure: NoToken, role: str = "") -> None:
     if failure.led:
         skew = failure.skew or 0.0
         clocks = f"; its clock is {skew:+.0f} s from ours" if abs(skew) > 30 else ""
-        log.warning("no token for %s: %s (%s)%s", path, failure.outcome, failure.error, clocks)
+        asked = f" for {role}" if role else ""
+        log.warning("no token for %s: %s (%s)%s%s", path, failure.outcome, failure.error, asked, clocks)
 
 
 async def _token_file(path: str) -> Secret:

@@ -1,10 +1,10 @@
 """One stored mapping into a typed record, without I/O. Faults name the record and the field, never the value.
 
 Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), those that sign
-requests (signers/table.py, with their fields), mtls (proxy.credentials.tls_record, whose fields may also stand under
-`mtls` in a record of another kind), and the grants of `proxy.credentials.grant_record`. Beside those every record may
-hold `kind`, `hosts`, `vars`, `fields`, `disabled` and `expires_at`; what else it holds is kept in the store and ignored
-here.
+requests (signers/table.py, with their fields; aws may name roles to assume instead), mtls (whose fields may also stand
+under `mtls` in a record of another kind: proxy.credentials.tls_record), and the grants of
+`proxy.credentials.grant_record`. Beside those every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled` and
+`expires_at`; what else it holds is kept in the store and ignored here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import idna
 
+from proxy.credentials.aws_record import names_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.grant_record import GRANT_KINDS, GrantRecord, parse_grant
 from proxy.credentials.tls_record import MTLS, TlsSource, parse_tls
@@ -91,14 +92,15 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
         return Record(str(stored.get("kind", "")), {}, disabled=True)
     mapped = map_fields(name, stored)
     kind = _kind(name, mapped)
+    granted = kind in GRANT_KINDS or (kind == "aws" and names_roles(mapped))
     return Record(
         kind=kind,
-        fields={wanted: _value(name, kind, wanted, mapped) for wanted in _fields(kind, mapped)},
+        fields={wanted: _value(name, kind, wanted, mapped) for wanted in _fields(kind, mapped, granted)},
         hosts=_hosts(name, stored.get("hosts")),
         vars=_vars(name, stored.get("vars")),
         disabled=_disabled(name, stored.get("disabled")),
         expires=expiry(stored),
-        grant=parse_grant(name, kind, mapped) if kind in GRANT_KINDS else None,
+        grant=parse_grant(name, kind, mapped) if granted else None,
         tls=parse_tls(name, kind, mapped),
     )
 
@@ -170,16 +172,18 @@ def _kind(name: str, mapped: Mapping[str, Any]) -> str:
             raise RecordError(name, "kind", f"must be one of {', '.join(KINDS)}")
         return explicit
     possible = [kind for kind, wanted in FIELDS_OF.items() if all(field in mapped for field in wanted)]
+    if not possible and ("role_arn" in mapped or "roles" in mapped):
+        return "aws"
     if len(possible) != 1:
         fault = f"could be {' or '.join(possible)}" if possible else "has the fields of no kind we know"
         raise RecordError(name, "", f"{fault}; add kind: one of {', '.join(KINDS)}, with its fields")
     return possible[0]
 
 
-def _fields(kind: str, mapped: Mapping[str, Any]) -> list[str]:
-    """The fields of a kind: those it needs, and those it may have and the record gives."""
+def _fields(kind: str, mapped: Mapping[str, Any], granted: bool) -> list[str]:
+    """The fields of a kind: those it needs, unless a grant brings them, and those it may have and the record gives."""
     given = [field for field in OPTIONAL_FIELDS_OF.get(kind, ()) if mapped.get(field) not in (None, "")]
-    return [*FIELDS_OF.get(kind, ()), *given]
+    return given if granted else [*FIELDS_OF.get(kind, ()), *given]
 
 
 def _value(name: str, kind: str, field: str, mapped: Mapping[str, Any]) -> Value:

@@ -189,7 +189,10 @@ class Renewer:
             return await self._refused(turn, TokenRefused("down", "misconfigured"))
         except TokenRefused as refusal:
             return await self._refused(turn, refusal)
-        return await self._keep(turn, issued)
+        kept = await self._keep(turn, issued)
+        if issued.incomplete:
+            raise NoToken("down", issued.incomplete, self._clock() + self._limits.first_pause, led=True)
+        return kept
 
     async def _refused(self, turn: _Turn, refusal: TokenRefused) -> Loaded | None:
         now = self._clock()
@@ -252,7 +255,10 @@ class Renewer:
 
 def renewed_fields(issued: Issued) -> dict[str, Any]:
     """What a record holds after tokens were issued. None: the field goes. A refresh token that the reply does not
-    replace stays."""
+    replace stays; of a login that was not completed only that is kept."""
+    if issued.incomplete:
+        rotated = issued.refresh_token.reveal() if issued.refresh_token is not None else None
+        return {"refresh": None, "rejected": None} | ({"refresh_token": rotated} if rotated else {})
     changes: dict[str, Any] = {
         "access_token": issued.access_token.reveal(),
         "issued_at": round(issued.issued_at, 3),

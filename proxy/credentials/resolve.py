@@ -5,11 +5,9 @@ The warm path is two dictionary look-ups and no awaitable. Everything else is in
 
 from __future__ import annotations
 
-import logging
-import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, OnRead, OnRequest, RecordCache
 from proxy.credentials.client_certificates import ClientCertificates, Current
@@ -18,76 +16,23 @@ from proxy.credentials.grant_record import Token
 from proxy.credentials.issuing import Issuing
 from proxy.credentials.loading import Loaded
 from proxy.credentials.paths import PathTemplates
-from proxy.credentials.record import Record, Value
-from proxy.credentials.refusals import subject
+from proxy.credentials.record import Record
+from proxy.credentials.refusals import refuse, subject, unbound, unfit
 from proxy.credentials.store import Reader, Store
 from proxy.credentials.tls_record import MTLS, CertificateFiles, Kept, PkiRequest
+from proxy.credentials.use import CredentialUse, Prepare, Prepared, Provider, Signer, acting_for, placement_of
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
 from signers.client_certificate import ClientCertificate
 from signers.hmac_template import HmacTemplate
-from signers.placeholders import Placeholders, Position
-from signers.placement import Injection, Placement
-from signers.signing import Signing
+from signers.placeholders import Placeholders
+from signers.placement import Injection, with_headers
 from signers.table import PLACEHOLDERS
-
-log = logging.getLogger(__name__)
 
 FORCED_PAUSE: Final = 1.0
 """Seconds between a forced read that found nothing new and the next: provoked 401s must not load the store."""
 MAX_PREPARED: Final = 64
 """Prepared forms of one record: one for each provider and placement that policies name."""
-
-
-class Impersonation(Protocol):
-    """Whom a service account may act for."""
-
-    def user(self, actor: str, /) -> str:
-        """The account of an actor. Raises ValueError saying why there is none."""
-
-
-class CredentialUse(Protocol):
-    """What a rule says of its credential. `placement` is (kind, name, format), or the positions of placeholders, each
-    (kind, name, format, field, text), or None for the provider's own."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def per(self) -> Literal["tenant", "actor"]: ...
-    @property
-    def placement(self) -> tuple[str, str, str] | tuple[tuple[str, str, str, str, str], ...] | None: ...
-    @property
-    def impersonate(self) -> Impersonation | None: ...
-
-
-class Provider(Protocol):
-    """What is needed of a catalogue entry."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def positions(self) -> Iterable[Placement]: ...
-    def placement_for(self, kind: str, /) -> Placement | HmacTemplate | None: ...
-    def hosts_for(self, vars: Mapping[str, str], /) -> frozenset[str]: ...
-
-
-class Prepare(Protocol):
-    """Makes the wire form of a record; ValueError, without the value, when that cannot be done."""
-
-    def __call__(
-        self, kind: str, fields: Mapping[str, Value], placement: Placement | None, positions: Iterable[Placement], /
-    ) -> Injection: ...
-
-
-How = Placement | Placeholders | HmacTemplate | None
-Signer = Callable[[Mapping[str, Value], Any], Signing]
-
-
-class Prepared(NamedTuple):
-    """Material made for one provider object: a reloaded catalogue brings a new object, and so new material."""
-
-    provider: Provider | None
-    material: Material
 
 
 class Resolver:
@@ -175,7 +120,7 @@ class Resolver:
         """
         entry = self._entry(caller, use)
         if used.issued and self._issuing is not None and entry.loaded is not None and entry.loaded.record.grant:
-            user = _user(entry, caller, use)
+            user = acting_for(entry, caller, use)
             return await self._issuing.force(entry, entry.loaded, caller, user, used.issued)
         while not _replaced(entry, use, used):
             if 0 <= self._cache.clock() - entry.unchanged_at < FORCED_PAUSE:
@@ -190,10 +135,6 @@ class Resolver:
                 entry.unchanged_at = self._cache.clock()
                 return False
         return True
-
-    def invalidate(self, tenant: str | None = None, credential: str | None = None) -> None:
-        """Forget records, so that the next call reads the store: all, a tenant's, or a credential's."""
-        self._cache.forget(tenant, credential)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Resolutions so far by (source, result): source cache, store or issued; result "ok" or a refusal's code."""
@@ -287,7 +228,7 @@ class Resolver:
             else:
                 material = self._material(entry, use, provider, now)
                 if destination.host not in material.hosts:
-                    raise _unbound(entry, destination)
+                    raise unbound(entry, destination)
         except GatewayError as refusal:
             self._counts[source, refusal.code.name] += 1
             raise
@@ -325,8 +266,8 @@ class Resolver:
         if loaded.record.disabled:
             raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
         if destination.host not in self._hosts(entry, loaded.record, provider):
-            raise _unbound(entry, destination)
-        token = self._issuing.token(entry, loaded, caller, _user(entry, caller, use), now)
+            raise unbound(entry, destination)
+        token = self._issuing.token(entry, loaded, caller, acting_for(entry, caller, use), now)
         if isinstance(token, Token):
             return self._with_token(entry, loaded, use, provider, token)
         return self._with_awaited(entry, loaded, use, provider, token)
@@ -366,7 +307,7 @@ class Resolver:
         """Material with the certificate of now. None is fetched on behalf of a call that could not use it."""
         _check_use(entry, loaded.record, use)
         if destination.host not in self._hosts(entry, loaded.record, provider):
-            raise _unbound(entry, destination)
+            raise unbound(entry, destination)
         if self._certificates is None:
             raise GatewayError("credential_missing", f"{subject(entry.key)} wants a certificate that nothing here has.")
         current = self._certificates.of(entry.path, source, now)
@@ -394,7 +335,7 @@ class Resolver:
     def _material(self, entry: Entry, use: CredentialUse, provider: Provider | None, now: float) -> Material:
         loaded = entry.loaded
         if loaded is None:
-            _refuse(entry, now)
+            refuse(entry, now)
         _check_use(entry, loaded.record, use)
         form = (use.placement, provider.name if provider is not None else "", None)
         prepared = entry.prepared.get(form)
@@ -425,7 +366,9 @@ class Resolver:
             certificate = record.tls.certificate
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
-        placement = _placement(use, provider, kind)
+            if token.fields:
+                kind, fields = record.kind, {**record.fields, **token.fields}
+        placement = placement_of(use, provider, kind)
         kind = PLACEHOLDERS if isinstance(placement, Placeholders) else kind
         signer, signing = self._signers.get(kind), None
         try:
@@ -438,8 +381,10 @@ class Resolver:
                 raise ValueError(f"a record of kind {kind} cannot be placed like this")
             else:
                 injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
+                if provider is not None and record.vars and (further := provider.headers_for(record.vars)):
+                    injection = with_headers(injection, further)
         except ValueError as error:
-            raise _unfit(entry, error) from None
+            raise unfit(entry, error) from None
         hosts = self._hosts(entry, record, provider)
         masks = self._masks_of(injection.masks) if injection.masks else None
         if certificate is not None:
@@ -453,16 +398,7 @@ class Resolver:
         try:
             return record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
         except ValueError as error:
-            raise _unfit(entry, error) from None
-
-
-def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> How:
-    if use.placement is not None:
-        if isinstance(use.placement[0], tuple):
-            return Placeholders(tuple([Position(*stand) for stand in use.placement]))
-        where, name, shape = use.placement
-        return Placement(cast('Literal["header", "query", "cookie"]', where), name, shape)
-    return provider.placement_for(kind) if provider is not None else None
+            raise unfit(entry, error) from None
 
 
 def _label(use: CredentialUse, loaded: Loaded) -> str:
@@ -484,44 +420,9 @@ def _state(entry: Entry, now: float) -> str:
     return "fresh" if now < entry.refresh_at else "stale"
 
 
-def _user(entry: Entry, caller: Caller, use: CredentialUse) -> str | None:
-    """Whom the credential acts for on this call, None for itself."""
-    if use.impersonate is None:
-        return None
-    try:
-        return use.impersonate.user(caller.actor)
-    except ValueError as error:
-        raise GatewayError("policy_denied", f"{subject(entry.key)} cannot act for this caller: {error}.") from None
-
-
 def _check_use(entry: Entry, record: Record, use: CredentialUse) -> None:
     """Whether the record may be used as the rule wants it."""
     if record.disabled:
         raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
     if use.impersonate is not None:
         raise GatewayError("credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody.")
-
-
-def _unfit(entry: Entry, error: ValueError) -> GatewayError:
-    log.warning("unusable record %s: %s", entry.path, error)
-    return GatewayError(
-        "credential_missing", f"{subject(entry.key)} is stored, but does not fit this rule or provider."
-    )
-
-
-def _refuse(entry: Entry, now: float) -> NoReturn:
-    if entry.problem == "missing":
-        raise GatewayError("credential_missing", f"{subject(entry.key)} is not stored.")
-    if entry.problem == "invalid":
-        raise GatewayError("credential_missing", f"{subject(entry.key)} is stored but cannot be used: {entry.fault}.")
-    raise GatewayError(
-        "credential_unavailable",
-        "The credential store cannot be read just now.",
-        retry_after=max(1, math.ceil(entry.refresh_at - now)),
-    )
-
-
-def _unbound(entry: Entry, destination: Destination) -> GatewayError:
-    return GatewayError(
-        "credential_unbound", f"{subject(entry.key)} is not meant for {destination.host}; nothing was sent there."
-    )

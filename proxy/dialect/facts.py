@@ -132,11 +132,13 @@ class Pagination:
     """One paging convention and the operations that use it.
 
     style   cursor: `next` stands in the reply, and goes into `parameter`; link: RFC 8288 `next`; url: `next` is a URL;
-            page, offset: counted by us from `parameter` and `size`
+            page, offset: counted by us from `parameter` and `size`; graphql: the connection that takes `after` from a
+            variable of the document
     more    a condition without which `next` is not believed (has_more)
+    into    where `parameter` goes: the query, a form or JSON object in the body, or either, wherever the others stand
     """
 
-    style: Literal["cursor", "last_id", "link", "url", "page", "offset"]
+    style: Literal["cursor", "last_id", "link", "url", "page", "offset", "graphql"]
     parameter: str = ""
     next: Place | None = None
     more: Condition | None = None
@@ -144,6 +146,11 @@ class Pagination:
     size: str = ""
     first: int = 1
     operations: tuple[str, ...] = ()
+    into: Literal["query", "body", "either"] = "query"
+
+    @property
+    def reads_body(self) -> bool:
+        return self.into != "query" or self.style == "graphql"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +185,12 @@ class Dialect:
     request_id: tuple[Place, ...] = ()
     pagination: tuple[Pagination, ...] = ()
     idempotency: IdempotencyForm | None = None
+    pages_in_bodies: bool = field(init=False, compare=False)
     _signs: dict[str | None, tuple[Sign, ...]] = field(default_factory=dict, repr=False, compare=False)
     """Signs by operation, remembered: there are as many as the file names."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pages_in_bodies", any(one.reads_body for one in self.pagination))
 
     def signs_at(self, operation: str | None) -> tuple[Sign, ...]:
         known = self._signs.get(operation)

@@ -31,6 +31,13 @@ class Place:
     after: str = ""
     before: str = ""
 
+    @property
+    def text(self) -> str:
+        """The place as it is written, without what cuts it."""
+        if self.source != "body":
+            return f"{self.source} {self.name}"
+        return "$" + "".join(_written(step) for step in self.steps)
+
     def values(self, answer: Answer) -> Iterator[Any]:
         """Everything that stands there, in order, cut; nothing where the reply has no such place."""
         for value in self._found(answer):
@@ -74,6 +81,14 @@ def _walk(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
             yield from _walk(value[step], rest)
     elif isinstance(value, dict) and step in value:
         yield from _walk(value[step], rest)
+
+
+def _written(step: Step) -> str:
+    if step is None:
+        return "[*]"
+    if isinstance(step, int):
+        return f"[{step}]"
+    return f".{step}" if re.fullmatch(r"\w[\w@-]*", step) else f"['{step}']"
 
 
 def place(text: str, after: str = "", before: str = "") -> Place:

@@ -138,7 +138,7 @@ class Tunnel(asyncio.Protocol):
         host: str,
         port: int,
         presented: Presented,
-        caller: Caller,
+        caller: Caller | None,
     ) -> None:
         self.connect = connect
         self.listener = listener
@@ -308,11 +308,11 @@ class Inside(Service):
         connections: Connections,
         destination: Destination,
         presented: Presented,
-        caller: Caller,
+        caller: Caller | None,
         release: Callable[[], None],
     ) -> None:
-        """`caller` opened the tunnel; calls inside may name another. `release` gives back the place that the
-        tunnel took among the open connections."""
+        """`caller` opened the tunnel, where that is known; calls inside may name another. `release` gives back the
+        place that the tunnel took among the open connections."""
         super().__init__(pipeline, listener.chain, terms, connections)
         self.kind = listener.kind
         self._release = release
@@ -358,5 +358,5 @@ def end_tunnels(connections: Connections, caught: Callable[[Caller, str, str], b
     """
     for connection in tuple(connections.open):
         service = connection.service
-        if isinstance(service, Inside) and caught(service.caller, "", ""):
+        if isinstance(service, Inside) and service.caller is not None and caught(service.caller, "", ""):
             connection.drain()

@@ -25,7 +25,7 @@ HELLO_SECONDS: Final = 10.0
 
 
 class OpaqueTunnel:
-    """One CONNECT that a `tunnel:` rule allows."""
+    """One tunnel that a `tunnel:` rule allows. `hello` is what has come of a client that sent no CONNECT."""
 
     def __init__(
         self,
@@ -36,13 +36,17 @@ class OpaqueTunnel:
         chain: Chain,
         caller: Caller,
         allowed: Allowed,
+        hello: bytes | None = None,
     ) -> None:
+        self._hello = hello
         self._pipeline = pipeline
         self._dialler = dialler
         self._allowed = allowed
         self._exchange: Served = pipeline.tunnel(call, connection, chain, caller, allowed)
 
     def open(self) -> None:
+        if self._hello is not None:
+            self._exchange.reply_to.started = True  # the client speaks TLS: no refusal of ours could be read
         self._exchange.later(self._dial())
 
     async def _dial(self) -> None:
@@ -54,7 +58,8 @@ class OpaqueTunnel:
         upstream, _ = await self._dialler.open(destination, addresses)
         exchange.attempts = 1
         exchange.sent_at = time.monotonic()
-        exchange.connection.write(ESTABLISHED)
+        if self._hello is None:
+            exchange.connection.write(ESTABLISHED)
         exchange.reply_to.status = 200
         exchange.reply_to.started = True
         upstream.pause_reading()  # nobody takes what it sends before the client's hello is judged
@@ -62,7 +67,7 @@ class OpaqueTunnel:
         exchange.connection.hop = exchange  # the tunnel's client may still leave before its hello
         hello = _HelloFirst(exchange, client, upstream, self._allowed.max_bytes)
         self._pipeline.watched.add(hello)
-        hello.begin(received, self._pipeline.watched.discard)
+        hello.begin((self._hello or b"") + received, self._pipeline.watched.discard)
 
 
 class _HelloFirst(asyncio.Protocol):
@@ -79,6 +84,7 @@ class _HelloFirst(asyncio.Protocol):
     def begin(self, received: bytes, leave: Callable[[_HelloFirst], None]) -> None:
         self._leave = leave
         self._client.set_protocol(self)
+        self._client.resume_reading()
         if received:
             self.data_received(received)
 

@@ -65,6 +65,11 @@ async def serve_socket(
     return await loop.create_server(lambda: _TlsFront(service, context), sock=sock, backlog=BACKLOG)
 
 
+async def serve_arrivals(sock: socket.socket, arrival: Callable[[], asyncio.Protocol]) -> asyncio.AbstractServer:
+    """Accepts connections whose first bytes are looked at before anything else."""
+    return await asyncio.get_running_loop().create_server(arrival, sock=sock, backlog=BACKLOG)
+
+
 def listener_context(certificate: str, key: str, client_roots: str | None) -> ssl.SSLContext:
     """Server side of a listener's own TLS; with `client_roots` a client certificate is asked for, and verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -9,7 +9,7 @@ import base64
 import binascii
 import hashlib
 import os
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -23,14 +23,35 @@ LONGEST: Final = 3_000
 _NONCE: Final = 12
 
 
+class Trail(msgspec.Struct, array_like=True, frozen=True):
+    """Where a walk has been, in little room: Brent's way of finding a circle of any length (BIT 20, 1980).
+
+    `kept` is the digest of one cursor met before, `steps` how many came since, `power` after how many the next is kept.
+    """
+
+    kept: str = ""
+    steps: int = 0
+    power: int = 1
+
+    def after(self, mark: str) -> Trail | None:
+        """The trail one page on; None when that page is the one kept."""
+        if mark == self.kept:
+            return None
+        if self.steps == 0 and not self.kept:
+            return Trail(mark)
+        steps = self.steps + 1
+        return Trail(mark, 0, self.power * 2) if steps == self.power else Trail(self.kept, steps, self.power)
+
+
 class Next(msgspec.Struct, array_like=True):
-    """What the next request is: `changes` to its query, or another `target` of the same host."""
+    """What the next request is: `changes` to its query, or another `target` of the same host, or changes to its
+    `body`, where a dot leads into an object. `trail` is where the walk has been, that page included."""
 
     changes: dict[str, str | int]
     target: str = ""
     expires: float = 0.0
-    seen: str = ""
-    """Digest of the provider's cursor that led here, against one that leads in a circle."""
+    body: dict[str, Any] = {}
+    trail: Trail = Trail()
 
 
 class Bound(msgspec.Struct, array_like=True):
@@ -43,7 +64,7 @@ class Bound(msgspec.Struct, array_like=True):
     method: str
     origin: str
     query: str
-    """Digest of the target as the caller sends it, which stays the same from page to page."""
+    """Digest of the target, and of the body where that counts, as the caller sends them: the same for every page."""
 
 
 class Cursors:

@@ -10,7 +10,7 @@ from proxy.responses.kinds import kind_of
 from proxy.responses.links import pointing_back
 from proxy.responses.masking import SHORTEST, CompressedGuard, Masks, PlainMasker, Reflected, masker
 from proxy.responses.problem import render
-from proxy.responses.rewriting import annotated, reason, rewritten, verdict_lines
+from proxy.responses.rewriting import annotated, described_anew, reason, rewritten, verdict_lines
 from proxy.wire.chunks import frame, frame_end
 from proxy.wire.reply_head import ReplyHead, ReplySection
 from proxy.wire.server_connection import ServerConnection
@@ -227,6 +227,9 @@ class Delivery:
 
     def untouched(self, judging: Judging, more: bool, extra: bytes, finding: Finding | None = None) -> None:
         """What was held, as it came. `more`: write it only with what follows."""
+        if judging.tokens:
+            self._covered(judging, extra)
+            return
         head = judging.head
         if finding is not None:
             head = head.with_lines(annotated(head.section.kept))
@@ -235,6 +238,24 @@ class Delivery:
         self.head(head, judging.bodiless, more or bool(body), extra, finding)
         if body:
             self.body(body)
+
+    def _covered(self, judging: Judging, extra: bytes) -> None:
+        """A token endpoint's answer, written anew without its tokens."""
+        kind, body = judging.without_tokens()
+        call, head = self._call, judging.head
+        self.status, self.keep, self.started = head.status, self._connection.keeps, True
+        lines = described_anew(self._adapted(head.section.kept, head.section))
+        block = self._masked(_block(lines)) + b"Content-Type: %b\r\nContent-Length: %d\r\n%b" % (kind, len(body), extra)
+        if not self.keep:
+            block += b"Connection: close\r\n"
+        elif call.minor == 0:
+            block += b"Connection: keep-alive\r\n"
+        body = b"" if judging.bodiless else self._masked(body)
+        self.bytes_out = len(body)
+        self._connection.write(
+            b"%bSluicegate-Call-Id: %b\r\n%b\r\n%b"
+            % (self._status_line(head), call.call_id.encode("ascii"), block, body)
+        )
 
     def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None:
         """A refusal of ours in place of a reply."""

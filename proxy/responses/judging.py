@@ -10,20 +10,26 @@ from collections.abc import Callable
 from typing import Final
 
 from proxy.dialect import Answer, Dialect
+from proxy.errors import GatewayError
 from proxy.responses.classify import Finding, classify, failed, partial_kinds
+from proxy.responses.token_masks import Written, covered
 from proxy.wire.reply_head import ReplyHead
 
 FAILURE_BYTES: Final = 65_536
 SUCCESS_BYTES: Final = 1_048_576
+UNREADABLE: Final = "The token endpoint's answer cannot be read, so its tokens cannot be covered; it is not passed on."
 
 
 class Judging:
     """A reply whose body is being collected.
 
-    `failing`: its status already says that it is an error. `safe`: repeating the call cannot do it twice.
+    `failing`: its status already says that it is an error. `safe`: repeating the call cannot do it twice. `tokens`: it
+    is a token endpoint's, and passes with its tokens covered or not at all.
     """
 
-    __slots__ = ("_body", "_dialect", "_limit", "_now", "_operation", "_paged", "bodiless", "failing", "head", "safe")
+    __slots__ = (
+        "_body", "_dialect", "_limit", "_now", "_operation", "_paged", "bodiless", "failing", "head", "safe", "tokens",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -34,11 +40,14 @@ class Judging:
         safe: bool,
         now: Callable[[], float],
         paged: Callable[[Answer], bytes] | None = None,
+        *,
+        tokens: bool = False,
     ) -> None:
         self.head = head
         self.bodiless = bodiless
         self.failing = head.status >= 400
         self.safe = safe
+        self.tokens = tokens and not self.failing
         self._dialect = dialect
         self._operation = operation
         self._now = now
@@ -62,6 +71,13 @@ class Judging:
     def answer(self) -> Answer:
         section = self.head.section
         return Answer(self.head.status, section.kept, bytes(self._body), section.coding)
+
+    def without_tokens(self) -> Written:
+        """A token endpoint's answer, covered. Raises `upstream_protocol` for one that cannot be read."""
+        found = covered(self.answer(), self.head.section.coding not in (b"", b"identity"))
+        if found is None:
+            raise GatewayError("upstream_protocol", UNREADABLE)
+        return found
 
     def finding(self) -> Finding | None:
         """What the reply is; None for a success."""

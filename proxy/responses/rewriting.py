@@ -47,6 +47,12 @@ def verdict_lines(finding: Finding, safe: bool) -> bytes:
     return lines.encode("ascii")
 
 
+def described_anew(lines: Headers) -> Headers:
+    """The provider's lines less those that described the body which was replaced, and its cookies: a session is as good
+    as a token."""
+    return [line for line in lines if line[0].lower() not in _REPLACED and line[0].lower() != b"set-cookie"]
+
+
 def annotated(lines: Headers) -> Headers:
     """The provider's lines less those that ours stand for."""
     return [line for line in lines if line[0].lower() not in _ANNOTATED]

@@ -15,7 +15,9 @@ NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 class Section(BaseModel):
     """A mapping of the file. Unknown keys are refused, values are never repeated in an error, nothing changes later."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, validate_default=True, defer_build=True
+    )
 
 
 def as_written(value: object) -> Any:
@@ -33,6 +35,11 @@ class Bind(NamedTuple):
     def loopback(self) -> bool:
         """Whether only this machine (in a pod: only this pod) can connect."""
         return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def version(self) -> int:
+        """The IP version, 4 for `localhost`."""
+        return 6 if ":" in self.host else 4
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
@@ -74,8 +81,19 @@ def one_or_more(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+def _network(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return ipaddress.ip_network(value)
+    except ValueError:
+        raise ValueError("must be an IP network or address, such as 10.2.0.0/16, without host bits") from None
+
+
 FilePath = Annotated[Path, AfterValidator(_beside_the_file)]
 Name = Annotated[str, AfterValidator(_name)]
 NameOrStar = Annotated[str, AfterValidator(_name_or_star)]
 BindAddress = Annotated[Bind, BeforeValidator(_bind)]
+IpNetwork = Annotated[ipaddress.IPv4Network | ipaddress.IPv6Network, BeforeValidator(_network)]
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 OneOrMore = Annotated[tuple[str, ...], BeforeValidator(one_or_more)]

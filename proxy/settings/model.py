@@ -13,7 +13,7 @@ from proxy.errors import Fault
 from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section, as_written
 from proxy.settings.identity import IdentityChain
 from proxy.settings.store import Store
-from proxy.settings.traffic import Limits, Listener, RouteSettings, Upstream
+from proxy.settings.traffic import FirewallSettings, Limits, Listener, RouteSettings, Upstream
 from proxy.settings.yaml_document import YamlDocument
 
 
@@ -125,6 +125,7 @@ class Settings(Section):
     )
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
+    firewall: FirewallSettings = Field(as_written({}), description="What `sluicegate firewall` leaves open.")
     limits: Limits = Field(as_written({}), description="Bounds of the process.")
     audit: Audit = Field(as_written({"sink": "stdout"}), description="One line for each call.")
     log: Log = Field(as_written({}), description="Diagnostics.")
@@ -158,6 +159,15 @@ class Settings(Section):
             if bind.port and bind in taken:
                 raise ValueError(f"two listeners share the address {bind}")
             taken.add(bind)
+        return self
+
+    @model_validator(mode="after")
+    def _names_have_a_caller(self) -> Settings:
+        for listener in self.listeners:
+            if listener.names is not None and self.identity_of(listener).chain[0].kind != "static":
+                raise ValueError(
+                    f"names on {listener.bind} needs a static identity there: a name query carries no token"
+                )
         return self
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from proxy.settings.base import BindAddress, FilePath, Section, as_written
+from proxy.settings.base import BindAddress, FilePath, IpAddress, IpNetwork, Section, as_written
 from proxy.settings.identity import IdentityChain
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
@@ -21,21 +21,66 @@ class ListenerTls(Section):
     client_ca: FilePath | None = Field(None, description="Bundle that client certificates must chain to.")
 
 
+class NameStub(Section):
+    """Answers name queries that the firewall redirects: names that a rule could allow exist, no others."""
+
+    bind: BindAddress = Field(description="HOST:PORT, UDP, on loopback and of the listener's own IP version.")
+    addresses: tuple[IpAddress, ...] = Field(
+        as_written(["198.18.0.1", "100::1"]),
+        description="Synthetic addresses given for every name that exists; nothing is ever sent there.",
+        min_length=1,
+    )
+    records: dict[str, tuple[IpAddress, ...]] = Field(
+        as_written({}), description="Names of `firewall.direct` destinations, with the addresses that they have."
+    )
+
+
 class Listener(Section):
     """One socket that agents connect to."""
 
-    kind: Literal["proxy", "base-url"] = Field(
-        description="`proxy`: absolute-form and CONNECT. `base-url`: `/{provider}/…`, `/{rule}/…`."
+    kind: Literal["proxy", "base-url", "transparent"] = Field(
+        description="`proxy`: absolute-form and CONNECT. `base-url`: `/{provider}/…`, `/{rule}/…`. `transparent`: "
+        "connections that `sluicegate firewall` redirected."
     )
     bind: BindAddress = Field(description="HOST:PORT; a host that is not loopback needs `tls`.")
     tls: ListenerTls | None = Field(None, description="TLS on this socket.")
     identity: IdentityChain | None = Field(None, description="Replaces the top-level `identity` on this listener.")
+    names: NameStub | None = Field(None, description="`transparent` only: the stub for name queries; null for none.")
+
+    @model_validator(mode="after")
+    def _transparent_stays_in_the_pod(self) -> Listener:
+        transparent = self.kind == "transparent"
+        if self.names is not None and not transparent:
+            raise ValueError("names belongs to a transparent listener")
+        if transparent and (self.tls is not None or not self.bind.loopback):
+            raise ValueError("a transparent listener listens on loopback, without tls: the firewall redirects to it")
+        if self.names is not None and (not self.names.bind.loopback or self.names.bind.version != self.bind.version):
+            raise ValueError(f"names.bind must be a loopback address of the IP version of {self.bind}")
+        return self
 
     @model_validator(mode="after")
     def _cleartext_stays_on_the_machine(self) -> Listener:
         if self.tls is None and not self.bind.loopback:
             raise ValueError(f"{self.bind} can be reached from other machines, so it needs tls: {{cert, key}}")
         return self
+
+
+class DirectEgress(Section):
+    """One exception of the firewall."""
+
+    to: IpNetwork = Field(description="Network or address.")
+    protocol: Literal["tcp", "udp"] = Field("tcp", description="Protocol.")
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] = Field(description="Ports.", min_length=1)
+    reason: str = Field(
+        description="Why it need not go through the proxy, for who reviews it.", pattern=r"^[^\"\\\x00-\x1f]{1,100}$"
+    )
+
+
+class FirewallSettings(Section):
+    """What `sluicegate firewall` renders. Everything of other users is closed but what stands here."""
+
+    user: int = Field(64100, ge=0, le=4294967294, description="UID of the proxy, whose traffic passes.")
+    direct: tuple[DirectEgress, ...] = Field((), description="Traffic that passes by the proxy, each with its reason.")
 
 
 class Limits(Section):

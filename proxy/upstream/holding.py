@@ -48,6 +48,7 @@ class Judging(Protocol):
 
     head: ReplyHead
     failing: bool
+    tokens: bool
 
     def add(self, payload: bytes) -> bool: ...
     def finding(self) -> Any: ...
@@ -115,6 +116,11 @@ class Holding:
     def _outgrown(self) -> None:
         """There is more than is looked at: a failure is known well enough; a success passes on unjudged."""
         exchange, judging = self._exchange, self._judging
+        if judging.tokens:
+            exchange.fail(
+                GatewayError("upstream_protocol", "The token endpoint's answer is too long to be looked through.")
+            )
+            return
         if judging.failing and exchange.reply_to.mode != "annotate":
             exchange.abandon()
             self._settle([])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from proxy.model import Call
@@ -12,6 +13,11 @@ from signers.placement import Injection
 Pins = tuple[tuple[bytes, bytes], ...]
 """(name, value) of header lines added when the caller sent none: a provider's version."""
 NOTHING: Final = Injection()
+
+
+def uncoded(injection: Injection) -> Injection:
+    """The same, and without the caller's Accept-Encoding: for replies that have to be read whole."""
+    return replace(injection, clears=injection.clears | {b"accept-encoding"})
 
 
 def request_bytes(

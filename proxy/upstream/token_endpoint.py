@@ -10,6 +10,7 @@ import ssl
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from signers.grants.model import (
     TokenRefused,
     TokenReply,
     TokenRequest,
+    WorkloadToken,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_BYTES: Final = 262_144
+MAX_TOKEN: Final = 16_384
+"""Bytes of a token that the platform keeps in a file."""
 Sign = Callable[[SignatureRequest], Awaitable[bytes]]
 """Has a remote key sign. Raises OSError."""
 
@@ -70,7 +74,12 @@ class TokenEndpoints:
         try:
             step = next(grant)
             while True:
-                step = grant.send(await self._answer(step, networks))
+                try:
+                    answer = await self._answer(step, networks)
+                except TokenRefused as refusal:
+                    step = grant.throw(refusal)  # a login of several steps may know what to do without one
+                else:
+                    step = grant.send(answer)
         except StopIteration as done:
             issued: T = done.value
             return issued
@@ -78,6 +87,8 @@ class TokenEndpoints:
     async def _answer(self, step: Step, networks: Networks) -> Answer:
         if isinstance(step, TokenRequest):
             return await self.send(step, networks)
+        if isinstance(step, WorkloadToken):
+            return await asyncio.to_thread(_workload_token, step.path)
         if self._sign is None:
             raise ValueError("a transit_key needs a Vault store")
         try:
@@ -85,14 +96,14 @@ class TokenEndpoints:
         except OSError:
             raise TokenRefused("down", "signature") from None
 
-    async def send(self, request: TokenRequest, networks: Networks = (), method: str = "POST") -> TokenReply:
+    async def send(self, request: TokenRequest, networks: Networks = ()) -> TokenReply:
         """One request. Raises TokenRefused: `down` when it was not sent, `unknown` when its answer was lost."""
         import aiohttp.client  # noqa: F401  the first import takes a while, which must not count as the endpoint's
 
         sent = _Sent()
         try:
             async with asyncio.timeout(self._total):
-                return await self._send(request, networks, method, sent)
+                return await self._send(request, networks, sent)
         except GatewayError as refusal:
             refused = refusal.code.name == "destination_refused"
             raise TokenRefused("down", "address_refused" if refused else "unreachable") from None
@@ -100,7 +111,7 @@ class TokenEndpoints:
             # aiohttp's ClientError is looked at inside; what arrives here is the time limit or the system's word.
             raise TokenRefused(*(("unknown", "no_reply") if sent.begun else ("down", "unreachable"))) from None
 
-    async def _send(self, request: TokenRequest, networks: Networks, method: str, sent: _Sent) -> TokenReply:
+    async def _send(self, request: TokenRequest, networks: Networks, sent: _Sent) -> TokenReply:
         import aiohttp
 
         parts = urlsplit(request.url)
@@ -111,7 +122,9 @@ class TokenEndpoints:
         trace = aiohttp.TraceConfig()
         trace.on_request_headers_sent.append(sent.mark)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(resolver=_checked_resolver(checked, port), use_dns_cache=False, limit=1),
+            connector=aiohttp.TCPConnector(
+                resolver=None if self._parent else _checked_resolver(checked, port), use_dns_cache=False, limit=1
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=self._total, connect=self._connect, sock_connect=self._connect),
             trust_env=False,
@@ -122,7 +135,7 @@ class TokenEndpoints:
             async with (
                 session,
                 session.request(
-                    method,
+                    request.method,
                     request.url,
                     data=request.body or None,
                     headers=request.headers,
@@ -145,6 +158,17 @@ class TokenEndpoints:
         if self._kept_context is None:
             self._kept_context = self._context()
         return self._kept_context
+
+
+def _workload_token(path: str) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            token = file.read(MAX_TOKEN + 1).strip()
+    except OSError:
+        token = b""
+    if not 0 < len(token) <= MAX_TOKEN or not token.isascii():
+        raise TokenRefused("down", "workload_token")
+    return token
 
 
 class _Sent:
@@ -175,7 +199,8 @@ async def _bounded(reply: aiohttp.ClientResponse) -> bytes:
 
 
 def _checked_resolver(checked: tuple[str, ...], port: int) -> aiohttp.abc.AbstractResolver:
-    """Gives the library the addresses that were checked, so that nothing is looked up a second time."""
+    """Gives the library the addresses that were checked, so that nothing is looked up a second time. A parent proxy is
+    the operator's: its name is looked up as it stands."""
     import socket
 
     from aiohttp.abc import AbstractResolver, ResolveResult

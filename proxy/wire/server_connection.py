@@ -10,6 +10,7 @@ import asyncio
 import math
 import re
 import time
+from collections.abc import Callable
 from typing import Final
 
 from proxy.errors import GatewayError
@@ -40,7 +41,7 @@ class ServerConnection(asyncio.Protocol):
     __slots__ = (
         "_advancing", "_bodied", "_buffer", "_busy", "_chunks", "_cutter", "_deadline", "_discarding",
         "_early", "_early_size", "_expects", "_gone", "_keep", "_last", "_left", "_lingering", "_paused",
-        "_received", "_taken", "body_complete", "certificate", "draining", "hop", "service", "trailers",
+        "_received", "_taken", "_waiter", "body_complete", "certificate", "draining", "hop", "service", "trailers",
         "transport", "writable",
     )  # fmt: skip
 
@@ -74,6 +75,7 @@ class ServerConnection(asyncio.Protocol):
         self._early_size = 0
         self._received = 0
         self._taken = False
+        self._waiter: tuple[int, Callable[[], None]] | None = None
         self.body_complete = True
         self.trailers: Headers = []
         self._expects = False
@@ -255,9 +257,10 @@ class ServerConnection(asyncio.Protocol):
                 self.hop.client_body(payload)
             if self.body_complete and self.hop is not None:
                 self.hop.client_body_end(self.trailers)
-        elif payload:
+        elif payload or self._waiter is not None:
             self._keep_early(payload)
-            if self._early_size > EARLY_LIMIT:
+            self._waited()
+            if self._early_size > EARLY_LIMIT and self._waiter is None:
                 self._pause()
 
     def _keep_early(self, payload: bytes) -> None:
@@ -265,7 +268,14 @@ class ServerConnection(asyncio.Protocol):
         self._early_size += len(payload)
         self.service.buffered.used += len(payload)
 
+    def _waited(self) -> None:
+        """Calls whoever waits for the body, if it is whole or larger than they wait for."""
+        if self._waiter is not None and (self.body_complete or self._early_size > self._waiter[0]):
+            then, self._waiter = self._waiter[1], None
+            then()
+
     def _drop_early(self) -> list[bytes]:
+        self._waiter = None
         early, self._early = self._early, []
         self.service.buffered.used -= self._early_size
         self._early_size = 0
@@ -291,6 +301,29 @@ class ServerConnection(asyncio.Protocol):
         self.service.refuse(error, self)
 
     # What the call in progress asks for.
+
+    def await_body(self, most: int, then: Callable[[], None]) -> bool:
+        """Has `then` called when the body is whole, or larger than `most` bytes; what comes meanwhile is kept. False
+        where there is nothing to wait for: it is whole already, or known to be larger."""
+        known = self._left if self._chunks is None else 0
+        if self.body_complete or self._early_size + known > most:
+            return False
+        if self._expects and self._last is not None and self._last.line.minor:
+            self._expects = False
+            self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._waiter = (most, then)
+        self.resume_body()
+        return True
+
+    @property
+    def whole_body(self) -> bytes | None:
+        """The body where all of it is here and nobody has taken it."""
+        return b"".join(self._early) if self.body_complete and not self._taken else None
+
+    def replace_body(self, body: bytes) -> None:
+        """Another body in place of the whole one."""
+        self._drop_early()
+        self._keep_early(body)
 
     def take_body(self) -> bytes:
         """What has come of the body so far; from now on the rest is handed to the hop as it comes."""

@@ -41,7 +41,7 @@ def signing_key(pem: Secret, algorithm: str | None = None, key_id: str | None = 
 
 def signed(claims: Mapping[str, Any], key: SigningKey | RemoteKey) -> Generator[Step, Answer, str]:
     """The compact JWS of the claims. A remote key's signature is asked for; ours is made here."""
-    header = {"alg": key.algorithm, "typ": "JWT"} | ({"kid": key.key_id} if key.key_id else {})
+    header = {"alg": key.algorithm, "typ": "JWT"} | ({"kid": key.key_id} if key.key_id else {}) | dict(key.header)
     signing_input = f"{_part(header)}.{_part(claims)}".encode("ascii")
     if isinstance(key, RemoteKey):
         answer = yield SignatureRequest(key.name, key.algorithm, signing_input)
@@ -60,6 +60,19 @@ def fingerprint(key: SigningKey | RemoteKey | None) -> str:
         return ""
     public = _load(key.private).public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return "SHA256:" + base64.b64encode(hashlib.sha256(public).digest()).decode("ascii")
+
+
+def thumbprints(certificate: str) -> dict[str, str]:
+    """`x5t` and `x5t#S256` of a PEM certificate, the first of a chain (RFC 7515 sections 4.1.7 and 4.1.8): how Entra
+    finds the key of an assertion. Raises ValueError when it cannot be read."""
+    from cryptography.x509 import load_pem_x509_certificate
+
+    try:
+        der = load_pem_x509_certificate(certificate.encode()).public_bytes(Encoding.DER)
+    except ValueError:
+        raise ValueError("is no certificate in PEM") from None
+    sha1 = hashlib.sha1(der, usedforsecurity=False)
+    return {"x5t": _base64url(sha1.digest()), "x5t#S256": _base64url(hashlib.sha256(der).digest())}
 
 
 def _load(pem: Secret) -> _PrivateKey:

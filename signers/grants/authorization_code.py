@@ -46,4 +46,4 @@ def authorization_code(
 ) -> Grant:
     """The first tokens for a code. `redirect` must be the one that the code was asked for with."""
     form = {"code": code.reveal(), "redirect_uri": redirect, "code_verifier": verifier.reveal()}
-    return exchange(client, "authorization_code", form, now, nonce, variant=variant)
+    return exchange(client, "authorization_code", form, now, nonce, variant=variant, first=True)

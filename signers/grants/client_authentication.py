@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus
 
 from signers.grants.assertion import signed
-from signers.grants.model import Answer, Client, Step
+from signers.grants.model import Answer, Client, Step, WorkloadToken
 
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 ASSERTION_LIFETIME: Final = 60.0
@@ -25,20 +25,31 @@ class Proof(NamedTuple):
 
 def prove(client: Client, now: float, nonce: str) -> Generator[Step, Answer, Proof]:
     """The proof that this client's registration asks for. Raises ValueError naming what the client lacks."""
-    method = client.authentication or client.dialect.authentication
+    method = client.authentication or ("client_assertion" if client.assertion_file else client.dialect.authentication)
     if method == "basic":
         return Proof({}, {"Authorization": basic(client.client_id, _secret(client, method))})
     if method == "post":
         return Proof({"client_id": client.client_id, "client_secret": _secret(client, method)}, {})
     if method == "private_key_jwt":
         assertion = yield from _assertion(client, now, nonce)
-        parameters = {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
-        return Proof({"client_id": client.client_id} | parameters, {})
+        return _asserted(client, assertion)
+    if method == "client_assertion":
+        if not client.assertion_file:
+            raise ValueError("client_assertion needs a client_assertion_file")
+        token = yield WorkloadToken(client.assertion_file)
+        assert isinstance(token, bytes)
+        return _asserted(client, token.decode("ascii"))
     if method == "tls_client_auth":
         if client.certificate is None:
             raise ValueError("tls_client_auth needs a certificate and its private_key")
         return Proof({"client_id": client.client_id}, {}, certificate=True)
     return Proof({"client_id": client.client_id} if client.client_id else {}, {})
+
+
+def _asserted(client: Client, assertion: str) -> Proof:
+    """RFC 7523 section 2.2."""
+    parameters = {"client_assertion_type": ASSERTION_TYPE, "client_assertion": assertion}
+    return Proof({"client_id": client.client_id} | parameters, {})
 
 
 def basic(client_id: str, client_secret: str) -> str:

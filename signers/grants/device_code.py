@@ -52,7 +52,7 @@ def device_authorization(
 
 def device_code(client: Client, code: Secret, now: float, nonce: str) -> Grant:
     """Ask whether the person has agreed. TokenRefused with `authorization_pending` or `slow_down`: not yet."""
-    return exchange(client, DEVICE_CODE, {"device_code": code.reveal()}, now, nonce)
+    return exchange(client, DEVICE_CODE, {"device_code": code.reveal()}, now, nonce, first=True)
 
 
 def _number(value: object, default: float) -> float:

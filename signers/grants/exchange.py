@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import urlencode
 
 from signers.grants.client_authentication import prove
+from signers.grants.later_steps import later_steps
 from signers.grants.model import Client, Grant, TokenReply, TokenRequest
 from signers.token_reply import read_reply
 
@@ -21,10 +22,12 @@ def exchange(
     variant: str = "",
     repeated: Iterable[tuple[str, str]] = (),
     authenticated: bool = True,
+    first: bool = False,
 ) -> Grant:
     """Ask for a token of `grant_type`. Parameters that are None are left out; `repeated` are sent beside them.
 
     `authenticated` False: the grant proves itself (an assertion), and the client sends no proof of its own.
+    `first`: a person has just consented, so that the account is asked for too.
     """
     dialect = client.dialect
     form = {"grant_type": dialect.grant_types.get(grant_type, grant_type)}
@@ -39,7 +42,7 @@ def exchange(
     headers["Content-Type"], body = _body(dialect.body, form, repeated)
     reply = yield TokenRequest(client.token_endpoint, headers, body, certificate)
     assert isinstance(reply, TokenReply)
-    return read_reply(reply, dialect, now, variant)
+    return (yield from later_steps(client, read_reply(reply, dialect, now, variant), now, first=first))
 
 
 def scope_text(client: Client, scopes: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from signers.secret import Secret
 
-ClientAuthentication = Literal["basic", "post", "private_key_jwt", "tls_client_auth", "none"]
+ClientAuthentication = Literal["basic", "post", "private_key_jwt", "client_assertion", "tls_client_auth", "none"]
 Outcome = Literal["rejected", "throttled", "down", "unknown"]
 """Why there is no token.
 
@@ -32,12 +32,13 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TokenRequest:
-    """One POST to a token endpoint."""
+    """One request to a token endpoint."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
     certificate: ClientCertificate | None = None
+    method: Literal["GET", "POST"] = "POST"
 
     def __repr__(self) -> str:
         return f"TokenRequest({self.url!r}, •••)"
@@ -61,7 +62,10 @@ class Issued:
     """A token. Times are epoch seconds; `expires_at` None means that it does not expire by itself.
 
     `refresh_token` is None when the reply held none: the one that was used stays valid then (RFC 6749 section 6).
-    `scopes` is None when the reply named none: they are those that were asked for (section 5.1).
+    `scopes` is None when the reply named none: they are those that were asked for (section 5.1). `learned` is what the
+    provider said of the account, values for a record's `vars`. `incomplete`: a later step of the login failed for this
+    reason, and only the refresh token is of use. `fields` is what was issued where that is more than one token: fields
+    of the record's own kind (AWS's keys).
     """
 
     access_token: Secret
@@ -69,15 +73,22 @@ class Issued:
     expires_at: float | None
     refresh_token: Secret | None = None
     scopes: tuple[str, ...] | None = None
+    learned: Mapping[str, str] = field(default_factory=dict)
+    incomplete: str = ""
+    fields: Mapping[str, Secret] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A private key, PEM, and the JOSE algorithm it signs with (RFC 7518; EdDSA: RFC 8037)."""
+    """A private key, PEM, and the JOSE algorithm it signs with (RFC 7518; EdDSA: RFC 8037).
+
+    `header` holds further members of the JOSE header, such as the thumbprints of the key's certificate.
+    """
 
     private: Secret
     algorithm: str
     key_id: str | None = None
+    header: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +101,22 @@ class SignatureRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkloadToken:
+    """Asks whoever runs a grant for the token that the platform keeps in a file and replaces there from time to time
+    (a projected service-account token, a JWT-SVID)."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class RemoteKey:
-    """A key that never leaves Vault: its name in the transit engine, and the algorithm."""
+    """A key that never leaves Vault: its name in the transit engine, after the engine's mount and a slash if that is
+    another than `transit`; the algorithm; `header` as in SigningKey."""
 
     name: str
     algorithm: str
     key_id: str | None = None
+    header: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +143,19 @@ class AssertionStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class LaterStep:
+    """A request after the token's issue, with that token (signers.grants.later_steps). `url` is a template over the
+    record's variables until a Client has it; `parameters` are the members of a POST's JSON body."""
+
+    url: str
+    method: Literal["GET", "POST"] = "GET"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    learns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """How a provider's token endpoint differs from RFC 6749. All defaults are the RFC's.
 
@@ -134,6 +168,7 @@ class Dialect:
     expires_in_unit  "s" or "ms"
     lifetime    seconds assumed without any word on expiry; None: such a token does not expire
     reuse_grace seconds during which the provider still takes a refresh token that it has rotated
+    learns      variable of a record → where the reply tells it: the host or organisation of the account
     """
 
     authentication: ClientAuthentication = "basic"
@@ -149,6 +184,7 @@ class Dialect:
     expires_in_unit: Literal["s", "ms"] = "s"
     lifetime: float | None = DEFAULT_LIFETIME
     reuse_grace: float = 0.0
+    learns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     assertion: AssertionStyle = AssertionStyle()
 
     def paths(self, name: str, variant: str = "") -> tuple[str, ...]:
@@ -161,7 +197,8 @@ class Dialect:
 class Client:
     """The application that asks for tokens (RFC 6749 section 2), and whom it asks.
 
-    `authentication` None means the dialect's; `audience` is `aud` of a client assertion, None: the token endpoint.
+    `authentication` None means the dialect's, or `client_assertion` where `assertion_file` names a file that holds one;
+    `audience` is `aud` of a client assertion, None: the token endpoint; `steps` follow each issue.
     """
 
     token_endpoint: str
@@ -172,26 +209,35 @@ class Client:
     authentication: ClientAuthentication | None = None
     audience: str | None = None
     dialect: Dialect = Dialect()
+    steps: tuple[LaterStep, ...] = ()
+    assertion_file: str = ""
 
 
 class TokenRefused(Exception):
     """There is no token. `error` is the endpoint's code, or a word of ours; `retry_after` is in seconds.
 
     `skew` is how many seconds the endpoint's clock is ahead of ours, None when it did not say. The text holds nothing
-    that the endpoint wrote but its error code.
+    that the endpoint wrote but its error code. `role` is the AWS role that was asked for.
     """
 
     def __init__(
-        self, outcome: Outcome, error: str, *, retry_after: float | None = None, skew: float | None = None
+        self,
+        outcome: Outcome,
+        error: str,
+        *,
+        retry_after: float | None = None,
+        skew: float | None = None,
+        role: str = "",
     ) -> None:
         self.outcome: Outcome = outcome
         self.error = error
         self.retry_after = retry_after
         self.skew = skew
+        self.role = role
         super().__init__(f"{outcome}: {error}")
 
 
-Step: TypeAlias = TokenRequest | SignatureRequest
+Step: TypeAlias = TokenRequest | SignatureRequest | WorkloadToken
 Answer: TypeAlias = TokenReply | bytes
 Grant: TypeAlias = Generator[Step, Answer, Issued]
-"""A TokenRequest is answered with its TokenReply, a SignatureRequest with the signature."""
+"""A TokenRequest is answered with its TokenReply, a SignatureRequest with the signature, a WorkloadToken with it."""

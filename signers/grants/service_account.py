@@ -6,6 +6,7 @@ Source: developers.google.com/identity/protocols/oauth2/service-account ("HTTP/R
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from signers.grants.assertion import signed
@@ -20,20 +21,30 @@ BACKDATE: Final = 30.0
 
 
 def service_account(
-    client: Client, client_email: str, now: float, nonce: str, *, scopes: Sequence[str], subject: str | None = None
+    client: Client,
+    client_email: str,
+    now: float,
+    nonce: str,
+    *,
+    scopes: Sequence[str],
+    subject: str | None = None,
+    target_audience: str = "",
 ) -> Grant:
     """A token for the account, or for `subject`, a user whom the account may act for (domain-wide delegation).
 
-    Raises ValueError without a key or scopes.
+    With a `target_audience` it is an ID token for that audience, which has no scopes and stands for the account alone.
+    Raises ValueError without a key, or without either.
     """
     if client.key is None:
         raise ValueError("a service account needs a private_key")
-    if not scopes:
-        raise ValueError("a service account needs scopes")
+    if not (scopes or target_audience):
+        raise ValueError("a service account needs scopes or a target_audience")
+    if target_audience and subject is not None:
+        raise ValueError("an ID token stands for the service account itself: impersonate cannot be used with it")
     issued_at = int(now - BACKDATE)
     claims: dict[str, Any] = {
         "iss": client_email,
-        "scope": " ".join(scopes),
+        **({"target_audience": target_audience} if target_audience else {"scope": " ".join(scopes)}),
         "aud": client.audience or client.token_endpoint,
         "iat": issued_at,
         "exp": issued_at + int(LIFETIME),
@@ -42,4 +53,6 @@ def service_account(
         claims["sub"] = subject
     assertion = yield from signed(claims, client.key)
     form = {"assertion": assertion}
+    if target_audience:
+        client = replace(client, dialect=replace(client.dialect, fields={"access_token": ("id_token",)}))
     return (yield from exchange(client, JWT_BEARER, form, now, nonce, authenticated=False))

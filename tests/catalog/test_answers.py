@@ -10,6 +10,7 @@ import pytest
 
 from proxy.catalog import Catalog
 from proxy.catalog.document import schema
+from proxy.catalog.load import load_providers
 from proxy.dialect import Answer
 from proxy.errors import ConfigurationError
 from proxy.responses.classify import classify, failed, partial_kinds
@@ -30,7 +31,7 @@ operations:
 
 def loaded(folder: Path, more: str) -> Catalog:
     (folder / "acme.yaml").write_text(BASE + more)
-    return Catalog.load(folder)
+    return Catalog.of(load_providers(folder, []))
 
 
 @pytest.fixture

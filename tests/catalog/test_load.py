@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.catalog import Catalog
+from proxy.catalog.load import load_providers
 from proxy.errors import ConfigurationError
 
 MINIMAL = """\
@@ -32,7 +33,7 @@ def directory(path: Path, **files: str) -> Path:
 
 def faults(builtin: Path, *extra: Path) -> list[str]:
     with pytest.raises(ConfigurationError) as refusal:
-        Catalog.load(builtin, extra)
+        load_providers(builtin, extra)
     return [f"{Path(fault.file).name}:{fault.line}: {fault.message}" for fault in refusal.value.faults]
 
 
@@ -72,7 +73,7 @@ operations:
     for start in (
         "one.yaml:4: source",
         "one.yaml:5: unknown key 'host'; did you mean 'hosts'?",
-        "one.yaml:10: auth.bearer: name exactly one of header, query and cookie",
+        "one.yaml:10: auth.bearer: name exactly one of header, query, cookie and path",
         "one.yaml:11: unknown key 'oauth'",
         "one.yaml:13: pins.0.value",
         "one.yaml:15: operations.0.method.0",
@@ -147,7 +148,8 @@ def test_a_file_that_would_be_passed_over_is_a_fault(tmp_path: Path) -> None:
 def test_any_file_is_read_or_refused_with_faults(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "acme.yaml").write_bytes(content)
     try:
-        Catalog.load(tmp_path)
+        load_providers(tmp_path, [])
+        assert Catalog.load(tmp_path).providers
     except ConfigurationError as refusal:
         found = refusal.faults
     else:

@@ -28,7 +28,7 @@ def provider(name: str, *sites: tuple[str, str]) -> Provider:
     )
 
 
-CATALOG = Catalog(
+CATALOG = Catalog.of(
     [
         provider("calendar", ("www.example.com", "/calendar/v3")),
         provider("drive", ("www.example.com", "/drive/v3"), ("www.example.com", "/upload/drive/v3")),
@@ -69,7 +69,7 @@ def test_the_longest_host_and_path_match_is_the_provider(host: str, path: str | 
 
 
 def test_memory_of_hosts_is_bounded() -> None:
-    catalog = Catalog([provider("alone", ("api.alone.example", "/"))])
+    catalog = Catalog.of([provider("alone", ("api.alone.example", "/"))])
     for number in range(REMEMBERED + 10):
         assert catalog.find(f"h{number}.example", "/") is None
     assert len(catalog._remembered) <= REMEMBERED

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
 from proxy.catalog import Catalog
 from proxy.catalog.token import TokenDocument
+from proxy.token_paths import TokenPaths
 
 CATALOG = Catalog.load(Catalog.builtin_dir())
 
@@ -76,15 +79,22 @@ def test_every_key_reaches_the_dialect() -> None:
 
 
 def test_token_endpoints_are_recognised_on_their_hosts() -> None:
-    slack = CATALOG.token_paths("slack.com")
+    def found(host: str) -> re.Pattern[str] | None:
+        return TokenPaths().at(host, CATALOG.token_paths(host))
+
+    slack = found("slack.com")
     assert slack is not None
     assert slack.fullmatch("/api/oauth.v2.access")
     assert slack.fullmatch("/api/OAuth.v2.access/")
     assert not slack.fullmatch("/api/chat.postMessage")
-    assert CATALOG.token_paths("api.openai.com") is None
-    github = CATALOG.token_paths("github.com")
+    assert found("api.openai.com") is None
+    github = found("github.com")
     assert github is not None
     assert github.fullmatch("/login/oauth/access_token")
+    installations = found("api.github.com")
+    assert installations is not None
+    assert installations.fullmatch("/app/installations/4711/access_tokens")
+    assert not installations.fullmatch("/repos/o/r/issues")
 
 
 def test_no_built_in_endpoint_is_left_without_what_it_needs() -> None:

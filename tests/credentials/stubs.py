@@ -91,6 +91,9 @@ class StubProvider:
     def hosts_for(self, vars: Mapping[str, str], /) -> frozenset[str]:
         return frozenset({"slack.com", *(f"{label}.slack.com" for label in vars.values())})
 
+    def headers_for(self, vars: Mapping[str, str], /) -> Mapping[str, str]:
+        return {}
+
 
 PROVIDER = StubProvider()
 SLACK = Destination("https", "slack.com", 443)

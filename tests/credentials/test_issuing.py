@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.catalog.token import TokenDocument
 from proxy.credentials.cache import CacheLimits
 from proxy.credentials.issuing import Issuing
 from proxy.credentials.renewal import RenewalLimits
@@ -26,6 +27,19 @@ APP = "apps/crm"
 ENDPOINT = "https://id.example.com/token"
 START = 1_000_000.0
 Respond = Callable[[TokenRequest], Awaitable[tuple[int, dict[str, str], bytes]]]
+
+
+FACTS = {
+    "two-steps": TokenDocument.model_validate(
+        {
+            "endpoint": ENDPOINT,
+            "steps": [
+                {"endpoint": "https://id.example.com/session", "method": "POST", "fields": {"access_token": "session"}}
+            ],
+        }
+    ).compiled()
+}
+"""The catalogue: a provider whose logins take two requests."""
 
 
 class CasStore(MemoryStore):
@@ -52,7 +66,7 @@ class Bench:
         self.results: list[tuple[str, str]] = []
         cache = CacheLimits(ttl=60)
         self.issuing = Issuing(
-            store, self._ask, clock=clock, cache=cache, limits=RenewalLimits(poll=0.01, **limits),
+            store, self._ask, clock=clock, cache=cache, limits=RenewalLimits(poll=0.01, **limits), facts=FACTS.get,
             on_renewal=lambda provider, result: self.results.append((provider, result)),
         )  # fmt: skip
         self.resolver = Resolver(store, prepare, clock=clock, limits=cache, issuing=self.issuing)
@@ -466,3 +480,20 @@ async def test_a_record_whose_app_is_missing_says_so(world: World) -> None:
 async def test_a_clock_that_is_off_is_named(world: World) -> None:
     world.script = [as_json(400, {"error": "invalid_grant"}, Date="Mon, 12 Jan 1970 13:55:00 GMT")]
     assert "clock" in (await world.process().refused()).detail
+
+
+async def test_a_second_step_that_fails_leaves_the_rotated_refresh_token_for_the_next_try(world: World) -> None:
+    sessions = [(503, {}, b""), as_json(200, {"session": "session-token"})]
+
+    async def respond(request: TokenRequest) -> Any:
+        return sessions.pop(0) if request.url.endswith("/session") else await world.respond(request)
+
+    world.store.put(APP, provider="two-steps", client_id="c", client_secret="s")
+    bench = Bench(world.store, respond, world.clock)
+    world.benches.append(bench)
+    assert (await bench.refused()).code.name == "credential_unavailable"
+    assert (bench.record["refresh_token"], bench.record["access_token"]) == ("rt-g-1", "at-old-token-0")
+    world.clock.now += 5
+    assert bearer(await bench.get()) == line("session-token")
+    assert bench.record["refresh_token"] == "rt-g-2"
+    assert world.provider.requests == ["rt-g-0", "rt-g-1"]

@@ -117,3 +117,50 @@ async def test_a_refused_exchange_falls_back_to_nothing(world: World) -> None:
     bench = world.process()
     assert (await bench.refused(Use(), who("", "a-session-token"))).code.name == "refresh_rejected"
     assert "rejected" not in bench.record
+
+
+async def test_a_workload_identity_acts_as_the_account_and_a_callers_as_theirs_alone(
+    world: World, tmp_path: Path
+) -> None:
+    pool = "//iam.googleapis.com/projects/1/locations/global/workloadIdentityPools/p/providers/k8s"
+    file = tmp_path / "projected"
+    file.write_text("workload")
+
+    async def respond(request: TokenRequest) -> Any:
+        if request.url == "https://sts.googleapis.com/v1/token":
+            form = dict(parse_qsl(request.body.decode()))
+            assert form["audience"] == pool
+            return as_json(200, {"access_token": f"federated-{form['subject_token']}", "expires_in": 3600})
+        assert request.url.startswith("https://iam.example/v1/projects/-/serviceAccounts/robot@p.iam.gserviceaccount")
+        whom = request.headers["Authorization"].removeprefix("Bearer federated-")
+        return as_json(200, {"accessToken": f"account-for-{whom}", "expireTime": "1970-01-12T14:46:40Z"})
+
+    world.respond = respond  # type: ignore[method-assign]
+    # A provider of the app's with a token endpoint of its own changes nothing: this is Google's STS.
+    world.store.put(APP, audience=pool, subject_token_file=str(file), impersonation_endpoint="https://iam.example/")
+    account = {"kind": "service_account", "app": "crm", "client_email": "robot@p.iam.gserviceaccount.com"}
+    world.store.put(PATH, **account, subject="file", scopes="a")
+    bench = world.process()
+    for name in ("one", "two"):
+        assert bearer(await bench.get(Use(), who("", f"session-of-{name}"))) == line("account-for-workload")
+    assert len(bench.asked) == 2
+    assert (await bench.refused(Use(impersonate=RULE), who("jane"))).code.name == "credential_missing"
+    world.store.put(PATH, **account, scopes="a")
+    bench = world.process()
+    for name in ("one", "two"):
+        assert bearer(await bench.get(Use(), who("", f"session-of-{name}"))) == line(f"account-for-session-of-{name}")
+    assert (await bench.refused(Use(), who(""))).code.name == "credential_missing"
+
+
+async def test_a_minted_token_that_a_provider_refuses_gives_way_to_a_new_one_at_once(bench: Bench) -> None:
+    """C05, B57."""
+    numbers = iter(range(1, 9))
+
+    async def respond(request: TokenRequest) -> Any:
+        return as_json(200, {"access_token": f"minted-{next(numbers)}", "expires_in": 3600})
+
+    bench.respond = respond
+    used = await bench.get()
+    assert bearer(used) == line("minted-1")
+    assert await bench.resolver.reread(who(""), Use(), used)
+    assert bearer(await bench.get()) == line("minted-2")

@@ -10,6 +10,8 @@ import hashlib
 import hmac
 import posixpath
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import quote, unquote_to_bytes
 
 from tests.flows.upstreams import Request
@@ -23,8 +25,8 @@ AUTHORIZATION = re.compile(
 )
 
 
-def signing_key(date: str, region: str, service: str) -> bytes:
-    key = ("AWS4" + SECRET).encode()
+def signing_key(secret: str, date: str, region: str, service: str) -> bytes:
+    key = ("AWS4" + secret).encode()
     for part in (date, region, service, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")
     return key
@@ -46,10 +48,13 @@ def decoded_chunks(body: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
 class Verified:
     """A request whose signature holds. Raises AssertionError otherwise.
 
-    `normalise`: the path's dot segments and empty segments are taken out first, as services other than S3 do.
+    `normalise`: the path's dot segments and empty segments are taken out first, as services other than S3 do. `keys`
+    are the access keys that the service knows: secrets by id.
     """
 
-    def __init__(self, request: Request, *, normalise: bool = False) -> None:
+    def __init__(
+        self, request: Request, *, normalise: bool = False, keys: Mapping[str, str] = MappingProxyType({KEY_ID: SECRET})
+    ) -> None:
         self.request = request
         self.normalise = normalise
         lines = request.all("Authorization")
@@ -57,9 +62,9 @@ class Verified:
         match = AUTHORIZATION.fullmatch(lines[0])
         assert match is not None, lines
         self.key_id, self.date, self.region, self.service, names, self.signature = match.groups()
-        assert self.key_id == KEY_ID
+        assert self.key_id in keys
         self.names = names.split(";")
-        self.key = signing_key(self.date, self.region, self.service)
+        self.key = signing_key(keys[self.key_id], self.date, self.region, self.service)
         self.time = self.only("X-Amz-Date")
         assert self.time.startswith(self.date)
         self._check_names()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,14 @@ from urllib.parse import parse_qs, parse_qsl
 
 import jwt
 import pytest
+import trustme
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import load_pem_x509_certificate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signers.grants.assertion import fingerprint, signed, signing_key
+from signers.grants.assertion import fingerprint, signed, signing_key, thumbprints
 from signers.grants.authorization_code import authorization_url, challenge
 from signers.grants.client_authentication import basic
 from signers.grants.client_credentials import client_credentials
@@ -317,3 +321,16 @@ def test_requests_of_the_rfcs(what: str) -> None:
     request = request_of(BUILDERS[what]())
     assert f"Authorization: {request.headers['Authorization']}" in head
     assert dict(parse_qsl(request.body.decode())) == dict(parse_qsl(body))
+
+
+def test_an_assertion_names_the_certificate_of_its_key() -> None:
+    """RFC 7515 sections 4.1.7 and 4.1.8; learn.microsoft.com/entra/identity-platform/certificate-credentials."""
+    certificate = trustme.CA().issue_cert("app.example").cert_chain_pems[0].bytes().decode()
+    key = replace(signing_key(pem(), "PS256"), header=thumbprints(certificate))
+    form = form_of(client_credentials(Client(ENDPOINT, "me", authentication="private_key_jwt", key=key), NOW, "n"))
+    header = jwt.get_unverified_header(form["client_assertion"])
+    der = load_pem_x509_certificate(certificate.encode()).public_bytes(Encoding.DER)
+    for name, digest in (("x5t", hashlib.sha1(der)), ("x5t#S256", hashlib.sha256(der))):
+        assert header[name] == base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+    with pytest.raises(ValueError, match="certificate"):
+        thumbprints("nothing")

@@ -1,0 +1,63 @@
+"""What a call asks for, where method and path do not say it: found in its header lines, its query or its body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from policies.decide import Plan, Verdict
+from proxy.catalog.inside import Found, Inside, Request
+from proxy.catalog.operations import Operation
+from proxy.model import Call
+from proxy.wire.server_connection import ServerConnection
+
+MOST: Final = 262_144
+"""Bytes of a body that are waited for and looked at."""
+NAMED_IN_AUDIT: Final = 5
+UNTOLD: Final = (
+    " What the call would do could not be told, so it counts as a write that no rule names: send one plain JSON body of"
+    " at most 256 KB without persisted queries, or the header or parameter that names the operation, once."
+)
+
+
+def awaited(connection: ServerConnection, then: Callable[[], None]) -> bool:
+    """Whether the body is still to come; `then` is called when it has, or is larger than is looked at."""
+    return connection.await_body(MOST, then)
+
+
+def body_in(connection: ServerConnection) -> bytes | None:
+    """The whole body of a call; None where it is not here or larger than is looked at."""
+    body = connection.whole_body
+    return body if body is not None and len(body) <= MOST else None
+
+
+def found_in(inside: Inside, call: Call, connection: ServerConnection) -> Found:
+    """The operations of a call whose method and path several share."""
+    body = body_in(connection) if inside.reads_body else None
+    return inside.find(Request(call.method, call.place.target, call.section.kept, body))
+
+
+def as_one(found: Found, around: Operation) -> Operation | None:
+    """The operation for audit and catalogue: several in one call go by all their names. One that is not known goes by
+    the name of the endpoint, where `around` has one; else it is None."""
+    operations = found.operations
+    if not operations:
+        return around if around.name else None
+    first = operations[0]
+    if len(operations) == 1:
+        return first
+    names = [operation.name for operation in operations[:NAMED_IN_AUDIT]]
+    return Operation(
+        ",".join([*names, "…"] if len(operations) > NAMED_IN_AUDIT else names),
+        first.method,
+        first.path,
+        any(operation.write for operation in operations),
+        all(operation.idempotent for operation in operations),
+    )
+
+
+def decided(plan: Plan, call: Call, path: str | None, found: Found) -> Verdict:
+    """The verdict on a call of several operations, or of none that is known."""
+    if not found.operations:
+        return plan.decide(call.method, path, None, write=True)
+    return plan.decide_together(call.method, path, [(each.name, each.write) for each in found.operations])
