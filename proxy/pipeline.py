@@ -35,8 +35,8 @@ from proxy.responses.judging import Judging, streams, to_be_held
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
 from proxy.served import CallIds, Served
-from proxy.upstream.exchange import Exchange
 from proxy.upstream.ledger.keeping import Keeping
+from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
@@ -313,7 +313,7 @@ class Pipeline:
         ways[destination, id(allowed)] = (allowed, way)
         return way
 
-    async def _renew(self, exchange: Exchange) -> bytes | None:
+    async def _renew(self, exchange: Lifecycle) -> bytes | None:
         """After a provider's 401: the head with the record as it is now, if that is another one."""
         assert isinstance(exchange, Served)
         caller, route, allowed, used = exchange.caller, exchange.route, exchange.allowed, exchange.material
@@ -330,7 +330,7 @@ class Pipeline:
         material = found if isinstance(found, Material) else await found
         return self._head_again(exchange, route, allowed, material)
 
-    async def _resign(self, exchange: Exchange) -> bytes:
+    async def _resign(self, exchange: Lifecycle) -> bytes:
         """Before a call is repeated: its head, with the credential resolved and the request signed anew."""
         assert isinstance(exchange, Served)
         caller, route, allowed, material = exchange.caller, exchange.route, exchange.allowed, exchange.material
@@ -356,7 +356,7 @@ class Pipeline:
             return way
         return self._tls_ways.way(way, allowed.tls, certificate)
 
-    def _judge(self, exchange: Exchange, head: ReplyHead, bodiless: bool) -> Judging | None:
+    def _judge(self, exchange: Lifecycle, head: ReplyHead, bodiless: bool) -> Judging | None:
         """What judges a reply before it is passed on; None for one that needs no judge."""
         assert isinstance(exchange, Served)
         route = exchange.route
@@ -392,10 +392,10 @@ class Pipeline:
 
     # Ends.
 
-    def _broken(self, exchange: Exchange, error: Exception) -> None:
+    def _broken(self, exchange: Lifecycle, error: Exception) -> None:
         log.error("internal error", exc_info=error, extra={"call_id": exchange.call.call_id, "stage": exchange.stage})
 
-    def _finished(self, exchange: Exchange) -> None:
+    def _finished(self, exchange: Lifecycle) -> None:
         assert isinstance(exchange, Served)
         self.running.discard(exchange)
         self.accounting.closed(exchange)
