@@ -1,4 +1,4 @@
-"""A marked secret of every kind is driven through success, error, cut and crash, and no output holds it in any rendering.
+"""A marked secret of every kind is driven through success, error, cut and crash; no output holds it in any rendering.
 
 Outputs: replies, diagnostics at debug (libraries' loggers included), audit lines, metrics, the operator's socket, and
 every file of the instance's folder, the ledger and the encrypted store among them. A new kind adds one row to KINDS.
@@ -303,5 +303,3 @@ def test_a_crash_shows_none_either(tmp_path_factory: pytest.TempPathFactory) -> 
     for path in folder.rglob("*"):
         if path.is_file():
             assert_unseen("bearer", path.name, path.read_bytes())
-
-
