@@ -122,6 +122,7 @@ _KEYS = sorted(
         answers.RowDocument,
         answers.SignDocument,
         answers.PartialDocument,
+        answers.EventDocument,
         answers.WaitDocument,
         answers.PageDocument,
         answers.IdempotencyDocument,
