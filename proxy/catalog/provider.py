@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.inside import Selector
 from proxy.catalog.operations import Operation, OperationIndex, told_apart
+from proxy.catalog.probes import Probe
 from proxy.dialect import Dialect
 from signers.placement import Placement
 
@@ -51,6 +52,7 @@ class Provider:
     renews_on_401  whether a 401 means that the credential has to be renewed
     account_headers  headers that go with a credential, templates over its record's vars
     selector    tells operations apart that share method and path
+    probes      calls that tell whether it still answers as its file says
     verified    the day on which the file was last compared with `sources`
     """
 
@@ -73,6 +75,7 @@ class Provider:
     signed: tuple[str, ...] = ()
     account_headers: Mapping[str, str] = field(default_factory=dict)
     selector: Selector | None = None
+    probes: tuple[Probe, ...] = ()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
