@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from proxy.catalog.answers import AnswersDocument
 from proxy.catalog.base import OneLine, one_as_list
 from proxy.catalog.base import Strict as _Strict
+from proxy.catalog.hmac import HmacDocument
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
 from proxy.catalog.inside import OTHER, Request, Selector
 from proxy.catalog.located import Location
@@ -93,10 +94,11 @@ class AuthDocument(_Strict):
     api_key: PlacementDocument | None = None
     basic: PlacementDocument | None = None
     aws: bool = Field(False, description="takes requests signed with an `aws` record, which places itself")
+    hmac: HmacDocument | None = Field(None, description="how it wants requests signed with an `hmac` record")
 
     def signed(self) -> tuple[str, ...]:
         """The kinds that sign each request: they have no placement."""
-        return ("aws",) if self.aws else ()
+        return (*(("aws",) if self.aws else ()), *(("hmac",) if self.hmac is not None else ()))
 
     def placements(self) -> dict[str, Placement]:
         kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
@@ -275,7 +277,7 @@ class ProviderDocument(AnswersDocument):
         yield from probe_faults(self.probes)
         yield from self._probe_faults()
         if not self.auth.placements() and not self.auth.signed():
-            yield ("auth",), "name at least one record kind: bearer, api_key, basic or aws"
+            yield ("auth",), "name at least one record kind: bearer, api_key, basic, aws or hmac"
 
     def _probe_faults(self) -> Iterator[tuple[Location, str]]:
         operations = list(self.all_operations()) if self.probes else []

@@ -12,6 +12,7 @@ from proxy.catalog.inside import Selector
 from proxy.catalog.operations import Operation, OperationIndex, told_apart
 from proxy.catalog.probes import Probe
 from proxy.dialect import Dialect
+from signers.hmac_template import HmacTemplate
 from signers.placement import Placement
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Provider:
     sites       every (host, base path) at which a call is this provider's
     auth        default placement of each record kind the provider takes
     signed      record kinds it takes that sign each request
+    hmac        how it wants requests signed with an `hmac` record
     positions   every placement in which the provider accepts a credential, cleared before one is injected
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
@@ -73,6 +75,7 @@ class Provider:
     token: TokenFacts | None = None
     renews_on_401: bool = True
     signed: tuple[str, ...] = ()
+    hmac: HmacTemplate | None = None
     account_headers: Mapping[str, str] = field(default_factory=dict)
     selector: Selector | None = None
     probes: tuple[Probe, ...] = ()
@@ -112,9 +115,9 @@ class Provider:
         known = {f"{{{name}}}": value for name, value in variables.items()}
         return {header: known[text] for header, text in self.account_headers.items() if text in known}
 
-    def placement_for(self, kind: str) -> Placement | None:
+    def placement_for(self, kind: str) -> Placement | HmacTemplate | None:
         """Where a record of this kind goes; None when the provider takes no such kind or it places itself."""
-        return self.auth.get(kind)
+        return self.hmac if kind == "hmac" else self.auth.get(kind)
 
     def operation(self, method: str, path: str | None) -> Operation | None:
         """The operation of a decoded path; None when it is unknown or the path is ambiguous (None)."""

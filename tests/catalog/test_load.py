@@ -116,7 +116,7 @@ operations:
         "acme.yaml:18: operation 'a' stands here twice",
         "acme.yaml:19: GET /v1/{y} is 'a' already",
         "acme.yaml:20: path '/v10/c' is below no base path of this provider",
-        "acme.yaml:12: name at least one record kind: bearer, api_key, basic or aws",
+        "acme.yaml:12: name at least one record kind: bearer, api_key, basic, aws or hmac",
     ]
 
 
