@@ -31,7 +31,7 @@ from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.paging import Page, Paging, reads_body, with_body_of
 from proxy.responses.delivery import Delivery
-from proxy.responses.judging import Judging, streams, to_be_held
+from proxy.responses.judging import Judging, event_stream, streams, to_be_held
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
 from proxy.served import CallIds, Served
@@ -368,6 +368,8 @@ class Pipeline:
         operation = route.operation.name if route.operation is not None else None
         kept = exchange.entry is not None and not streams(head)
         if head.status < 400 and not kept and not to_be_held(head, bodiless, dialect, operation):
+            if dialect.streams_errors and event_stream(head):
+                exchange.look_at_events(dialect)
             return None
         paged = partial(self._next_page, exchange) if head.status < 300 and operation is not None else None
         return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time, paged)

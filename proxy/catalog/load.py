@@ -23,6 +23,7 @@ from proxy.catalog.document import (
 from proxy.catalog.hmac import DigestDocument, HmacDocument
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
+from proxy.catalog.probes import ProbeDocument
 from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.catalog.token import AssertionDocument, StepDocument, SuccessDocument, TokenDocument
 from proxy.dialect import Dialect, ErrorRow
@@ -121,11 +122,13 @@ _KEYS = sorted(
         HmacDocument,
         DigestDocument,
         PinDocument,
+        ProbeDocument,
         OperationDocument,
         answers.ErrorsDocument,
         answers.RowDocument,
         answers.SignDocument,
         answers.PartialDocument,
+        answers.EventDocument,
         answers.WaitDocument,
         answers.PageDocument,
         answers.IdempotencyDocument,
@@ -155,6 +158,7 @@ def _provider(document: ProviderDocument) -> Provider:
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
         operations=tuple(document.all_operations()),
+        probes=tuple(one.probe() for one in document.probes),
         selector=document.selector.selector() if document.selector else None,
         variables=dict(document.vars),
         verified=document.verified,

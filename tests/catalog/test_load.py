@@ -77,7 +77,7 @@ operations:
         "one.yaml:11: unknown key 'oauth'",
         "one.yaml:13: pins.0.value",
         "one.yaml:15: operations.0.method.0",
-        "one.yaml:16: operations.1.path: path 'a/b' must start with a slash",
+        "one.yaml:16: operations.1.path.0: path 'a/b' must start with a slash",
         "one.yaml:17: operations.2.path is missing",
         "three.yaml:1: must be a mapping",
         "two.yaml:",
