@@ -20,8 +20,10 @@ from proxy.catalog.document import (
     RevocationDocument,
     SiteDocument,
 )
+from proxy.catalog.hmac import DigestDocument, HmacDocument
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
+from proxy.catalog.probes import ProbeDocument
 from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.catalog.token import AssertionDocument, StepDocument, SuccessDocument, TokenDocument
 from proxy.dialect import Dialect, ErrorRow
@@ -117,12 +119,16 @@ _KEYS = sorted(
         SiteDocument,
         PlacementDocument,
         AuthDocument,
+        HmacDocument,
+        DigestDocument,
         PinDocument,
+        ProbeDocument,
         OperationDocument,
         answers.ErrorsDocument,
         answers.RowDocument,
         answers.SignDocument,
         answers.PartialDocument,
+        answers.EventDocument,
         answers.WaitDocument,
         answers.PageDocument,
         answers.IdempotencyDocument,
@@ -146,11 +152,13 @@ def _provider(document: ProviderDocument) -> Provider:
         base_path=document.base_path,
         auth=auth,
         signed=document.auth.signed(),
+        hmac=document.auth.hmac.compiled() if document.auth.hmac is not None else None,
         account_headers=dict(document.account_headers),
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
         operations=tuple(document.all_operations()),
+        probes=tuple(one.probe() for one in document.probes),
         selector=document.selector.selector() if document.selector else None,
         variables=dict(document.vars),
         verified=document.verified,
