@@ -11,12 +11,11 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, back_ends, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
@@ -45,7 +44,6 @@ from proxy.rules import Rules, load_rules, rule_files
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
-from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
 from proxy.token_paths import TokenPaths
@@ -267,11 +265,8 @@ class Instance:
 
     async def _open_store(self) -> None:
         """The first login. A store that is away delays readiness, not the listeners."""
-        if isinstance(self.settings.store, VaultStore):
-            for address in self.settings.store.address:
-                parts = urlsplit(address)
-                port = parts.port or (443 if parts.scheme == "https" else 80)
-                await self.addresses.refuse_back_end(parts.hostname or "", port)
+        for host, port in back_ends(self.settings):
+            await self.addresses.refuse_back_end(host, port)
         reported = ""
         while True:
             try:
