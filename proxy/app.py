@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_terms import Routes, back_ends, ledger_of, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
@@ -228,6 +228,8 @@ class Instance:
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.spool = self.store
         self.metrics.credential_expiry = self.credentials.expiries
+        self.metrics.certificate_expiry = lambda: certificate_ends(self.settings, self.authority.expires)
+        self.metrics.breakers_open = lambda: self.pipeline.trouble.shut(time.monotonic())
         rootless_aiohttp.load()
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)

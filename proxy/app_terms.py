@@ -94,6 +94,15 @@ def back_ends(settings: Settings) -> Iterator[tuple[str, int]]:
         yield parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
+def certificate_ends(settings: Settings, authority: float) -> dict[str, float]:
+    """Epoch seconds at which our own certificates end: the authority's, and the soonest of the listeners'."""
+    from proxy.listeners.authority_files import certificate_end
+
+    ends = [certificate_end(listener.tls.cert) for listener in settings.listeners if listener.tls is not None]
+    known = [end for end in ends if end is not None]
+    return {"authority": authority, **({"listener": min(known)} if known else {})}
+
+
 def own_tls(listener: Listener) -> Callable[[], ssl.SSLContext] | None:
     """Makes the listener's contexts, anew when its files changed: certificates are replaced while we run.
 
