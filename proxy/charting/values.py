@@ -117,6 +117,15 @@ class GatewayValues(Section):
     replicas: int = Field(2, ge=1, description="Replicas, where `autoscaling` is off.")
     ports: GatewayPorts = Field(as_written({}), description="Ports.")
     tls: TlsValues = Field(as_written({}), description="Certificate.")
+    caSecretName: str = Field(
+        "sluicegate-gateway-ca",
+        description="Secret of type kubernetes.io/tls with the interception authority that all replicas share.",
+        min_length=1,
+    )
+    stateKeySecretName: str = Field(
+        "",
+        description="Secret with `state.key`, so that replicas know each other's cursors; empty: they do not.",
+    )
     tokenReview: TokenReviewValues = Field(as_written({}), description="Identity.")
     vaultToken: VaultToken = Field(as_written({}), description="Token for the store.")
     policies: PolicyFiles = Field(as_written({}), description="Policies by file name.")

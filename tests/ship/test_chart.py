@@ -74,12 +74,15 @@ def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
 
 
 each_scenario = pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
-with_webhook = pytest.mark.parametrize(
-    "file", [file for file in SCENARIOS if values_of(file).get("webhook", {}).get("enabled", True)], ids=lambda file: file.stem
-)  # fmt: skip
-with_gateway = pytest.mark.parametrize(
-    "file", [file for file in SCENARIOS if values_of(file).get("gateway", {}).get("enabled")], ids=lambda file: file.stem
-)  # fmt: skip
+
+
+def those(part: str, default: bool) -> pytest.MarkDecorator:
+    """The scenarios that install a part of the chart."""
+    files = [file for file in SCENARIOS if values_of(file).get(part, {}).get("enabled", default)]
+    return pytest.mark.parametrize("file", files, ids=lambda file: file.stem)
+
+
+with_webhook, with_gateway = those("webhook", True), those("gateway", False)
 
 
 def test_helm_finds_no_fault() -> None:
@@ -188,6 +191,7 @@ def test_the_gateway_starts_with_its_configuration_and_policies(file: Path, tmp_
     maps = by_name(scenario(file), "ConfigMap")
     settings = settings_from(maps["sg-sluicegate-gateway"]["data"]["sluicegate.yaml"], tmp_path / "sluicegate.yaml")
     assert all(listener.tls is not None for listener in settings.listeners)
+    assert settings.ca.required, "replicas with authorities of their own could not be trusted"
     review = values_of(file)["gateway"].get("tokenReview", {}).get("enabled", True)
     assert (settings.identity.chain[0].kind == "token_review") == review
     for name, text in maps["sg-sluicegate-gateway-policies"]["data"].items():

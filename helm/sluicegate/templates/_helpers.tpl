@@ -119,8 +119,8 @@ affinity: {{- toYaml . | nindent 2 }}
   "ops" (printf "0.0.0.0:%d" (int $gateway.ports.ops))
   "control" "unix:/run/sluicegate/control.sock"
   "policies" $policies
-  "ca" (dict "dir" "/run/sluicegate/ca")
-  "state" (dict "dir" "/run/sluicegate/state" "key_file" "/run/sluicegate/state.key" "durability" "memory")
+  "ca" (dict "dir" "/etc/sluicegate-ca" "required" true)
+  "state" (dict "dir" "/run/sluicegate/state" "key_file" (ternary "/etc/sluicegate-state/state.key" "/run/sluicegate/state.key" (not (empty $gateway.stateKeySecretName))) "durability" "memory")
   "audit" (dict "sink" "stdout")
 }}
 {{- if $gateway.tokenReview.enabled }}
