@@ -20,16 +20,17 @@ from signers.signing import Need, Outgoing, Signed, Unsignable
 from signers.sigv4 import (
     EMPTY_SHA256,
     UNSIGNED,
+    Derived,
     Keys,
     Lines,
     Scope,
     Stamp,
     canonical_path,
     query_parameters,
-    sign_header,
     sign_query,
     stamp,
 )
+from signers.sigv4_shape import Shape, shape_of, sign_shaped
 
 SMALL: Final = 65_536
 """Bytes of a body that S3 gets hashed; a longer one goes out as UNSIGNED-PAYLOAD, which TLS protects."""
@@ -37,13 +38,17 @@ HOLD: Final = 32 * 1024 * 1024
 """Bytes of a body that is held to be hashed, for services that take no unsigned one: more than any of them accepts."""
 MAX_PLACES: Final = 1_024
 """Hosts whose service and region one credential remembers."""
+MAX_SHAPES: Final = 64
+"""Shapes of requests that are remembered of one place."""
 QUERY_LIFE: Final = 300
 """Seconds that a signature in the query holds."""
 
 _CLEARS: Final = frozenset({b"authorization", b"x-amz-date", b"x-amz-security-token", b"x-amz-region-set"})
 _PAYLOAD: Final = b"x-amz-content-sha256"
 _REPLACES_PAYLOAD: Final = frozenset({_PAYLOAD})
+_NOTHING: Final[frozenset[bytes]] = frozenset()
 _SIGNED: Final = frozenset({b"host", b"content-type", b"content-md5"})
+_COMMON: Final = _SIGNED | {b"x-amz-target", b"x-amz-user-agent", b"x-amz-acl", b"x-amz-request-payer"}
 _HASH: Final = re.compile(rb"[0-9a-f]{64}")
 KEY_ID: Final = re.compile(r"[A-Za-z0-9_]{4,128}")
 NAME: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
@@ -56,10 +61,43 @@ _CHUNKED: Final = {
 _ASYMMETRIC: Final = (".s3-global.amazonaws.com", ".endpoint.events.amazonaws.com")
 
 
-class _Place(NamedTuple):
-    scope: Scope
-    s3: bool
-    """S3's rules hold: paths as they are, the payload's hash in a header."""
+class _Place:
+    """A service in a region, with what is remembered of requests to it."""
+
+    __slots__ = ("_derived", "_keys", "_of", "_shapes", "s3", "scope")
+
+    def __init__(self, keys: Keys, scope: Scope) -> None:
+        self.scope = scope
+        self.s3 = scope.service.decode("ascii") in _S3
+        """S3's rules hold: paths as they are, the payload's hash in a header."""
+        self._keys = keys
+        self._of = b""
+        self._derived: Derived | None = None
+        self._shapes: dict[tuple[tuple[bytes, bytes], ...], Shape] = {}
+
+    def derived(self, when: Stamp) -> Derived:
+        if self._derived is None or self._of != when.date:
+            self._derived, self._of = self._keys.derived(when, self.scope), when.date
+        return self._derived
+
+    def shape(self, request: Outgoing) -> Shape:
+        """What the request has in common with others whose covered headers are alike.
+
+        Remembered only for headers that are the same for many calls and hold nothing of anybody's.
+        """
+        covered = tuple([line for line in request.lines if line[0] in _SIGNED or line[0][:6] == b"x-amz-"])
+        known = self._shapes.get(covered)
+        if known is None:
+            known = self._shaped(covered)
+            if _COMMON.issuperset([name for name, _ in covered]):
+                if len(self._shapes) >= MAX_SHAPES:
+                    self._shapes.clear()
+                self._shapes[covered] = known
+        return known
+
+    def _shaped(self, covered: tuple[tuple[bytes, bytes], ...]) -> Shape:
+        declared = tuple([value for name, value in covered if name == _PAYLOAD])
+        return shape_of(self._keys, covered, declared, writes_payload=self.s3 and not declared)
 
 
 class _Payload(NamedTuple):
@@ -90,17 +128,22 @@ class AwsSigning:
         return f"AwsSigning({self._keys!r})"
 
     def need(self, request: Outgoing) -> Need:
-        return _payload(request, self._place(request), _covered(request)).need
+        place = self._place(request)
+        return _payload(request, place, place.shape(request).declared).need
 
     def sign(self, request: Outgoing, body: bytes | None, now: float) -> Signed:
-        place, lines, when = self._place(request), _covered(request), stamp(now)
-        payload = _payload(request, place, lines)
+        place, when = self._place(request), stamp(now)
+        shape = place.shape(request)
+        payload = _payload(request, place, shape.declared)
         value = payload.value
         if value is None:
             value = UNSIGNED if body is None else hashlib.sha256(body).hexdigest().encode("ascii")
         if self._in_query:
             return self._query_signed(request, place, when, value)
-        return self._header_signed(request, place, when, lines, value, payload.declared)
+        if shape.declared and not payload.declared:  # the client's word does not hold, and gives way to ours
+            lines = tuple([line for line in request.lines if line[0] != _PAYLOAD])
+            shape = place.shape(request._replace(lines=lines))
+        return self._header_signed(request, place, when, shape, value)
 
     # Where and for what.
 
@@ -110,8 +153,7 @@ class AwsSigning:
         if known is None:
             if len(self._places) >= MAX_PLACES:
                 self._places.clear()
-            scope = self._found_scope(request)
-            known = self._places[key] = _Place(scope, scope.service.decode("ascii") in _S3)
+            known = self._places[key] = _Place(self._keys, self._found_scope(request))
         return known
 
     def _found_scope(self, request: Outgoing) -> Scope:
@@ -130,45 +172,18 @@ class AwsSigning:
 
     # How it is written.
 
-    def _header_signed(
-        self,
-        request: Outgoing,
-        place: _Place,
-        when: Stamp,
-        lines: list[tuple[bytes, bytes]],
-        payload: bytes,
-        declared: bool,
-    ) -> Signed:
-        scope, s3 = place
-        lines.append((b"x-amz-date", when.time))
-        added = b"X-Amz-Date: " + when.time + b"\r\n"
-        if self._keys.session_token is not None:
-            token = self._keys.session_token.reveal().encode("ascii")
-            lines.append((b"x-amz-security-token", token))
-            added += b"X-Amz-Security-Token: " + token + b"\r\n"
-        if not declared:
-            lines = [line for line in lines if line[0] != _PAYLOAD]
-        if not declared and s3:
-            lines.append((_PAYLOAD, payload))
-            added += b"X-Amz-Content-SHA256: " + payload + b"\r\n"
+    def _header_signed(self, request: Outgoing, place: _Place, when: Stamp, shape: Shape, payload: bytes) -> Signed:
         path, _, query = request.target.partition(b"?")
-        canonical = canonical_path(path, normalise=not s3, encode=not s3)
-        signed = sign_header(self._keys, scope, when, request.method.encode("ascii"), canonical, query, lines, payload)
-        return Signed(
-            request.target,
-            b"%bAuthorization: %b\r\n" % (added, signed.authorization),
-            frozenset() if declared else _REPLACES_PAYLOAD,
-            self._coder(scope, when, payload, signed.signature),
-        )
-
-    def _coder(self, scope: Scope, when: Stamp, payload: bytes, seed: bytes) -> ChunkSigner | None:
+        plain = not place.s3
+        canonical = canonical_path(path, normalise=plain, encode=plain)
+        derived = place.derived(when)
+        lines, signed = sign_shaped(shape, derived, when, request.method.encode("ascii"), canonical, query, payload)
         trailer = _CHUNKED.get(payload)
-        if trailer is None:
-            return None
-        return ChunkSigner(self._keys.derived(when, scope), when, seed, trailer=trailer)
+        coder = None if trailer is None else ChunkSigner(derived, when, signed, trailer=trailer)
+        return Signed(request.target, lines, _NOTHING if shape.declared else _REPLACES_PAYLOAD, coder)
 
     def _query_signed(self, request: Outgoing, place: _Place, when: Stamp, payload: bytes) -> Signed:
-        scope, s3 = place
+        scope, s3 = place.scope, place.s3
         lines: Lines = [line for line in request.lines if line[0] == b"host"]
         path, _, query = request.target.partition(b"?")
         added = query_parameters(self._keys, scope, when, QUERY_LIFE, lines)
@@ -179,13 +194,7 @@ class AwsSigning:
         return Signed(b"%b?%b&X-Amz-Signature=%b" % (path, query, signed), b"", _REPLACES_PAYLOAD)
 
 
-def _covered(request: Outgoing) -> list[tuple[bytes, bytes]]:
-    """The client's lines that the signature covers."""
-    return [line for line in request.lines if line[0] in _SIGNED or line[0].startswith(b"x-amz-")]
-
-
-def _payload(request: Outgoing, place: _Place, covered: Lines) -> _Payload:
-    declared = [value for name, value in covered if name == _PAYLOAD]
+def _payload(request: Outgoing, place: _Place, declared: tuple[bytes, ...]) -> _Payload:
     if len(declared) > 1:
         raise Unsignable("The request has more than one x-amz-content-sha256 header.")
     if declared:

@@ -28,17 +28,34 @@ def edit_target(target: bytes, injection: Injection) -> bytes:
     Parameters are compared by decoded name; the others keep their bytes and order. `&` alone separates parameters
     (WHATWG URL, section 5.1). Returns the same object when there is nothing to change.
     """
+    if injection.path is not None:
+        target = _with_segment(target, *injection.path)
     if not injection.query and not injection.query_clears:
         return target
     path, mark, query = target.partition(b"?")
     if path == b"*" or not (mark or injection.query):
         return target
     given = query.split(b"&") if query else []
-    kept = [parameter for parameter in given if _name(parameter) not in injection.query_clears]
+    kept = [parameter for parameter in given if parameter_name(parameter) not in injection.query_clears]
     if not injection.query and len(kept) == len(given):
         return target
     kept += [b"%s=%s" % pair for pair in injection.query]
     return path + b"?" + b"&".join(kept) if kept else path
+
+
+def _with_segment(target: bytes, start: str, segment: bytes) -> bytes:
+    """The target with `segment` in place of the first one that begins with `start`; in front where none does."""
+    path, mark, query = target.partition(b"?")
+    if path == b"*":
+        return target
+    segments = path.split(b"/")[1:]
+    for number, given in enumerate(segments):
+        if unquote_to_bytes(given).startswith(start.encode("ascii")):
+            segments[number] = segment
+            break
+    else:
+        segments.insert(0, segment)
+    return b"/" + b"/".join(segments) + mark + query
 
 
 def edit_cookies(values: Sequence[bytes], injection: Injection) -> bytes | None:
@@ -60,13 +77,13 @@ def presigned(target: bytes) -> bool:
     _, mark, query = target.partition(b"?")
     if not mark or not _PERHAPS_SIGNED.search(query):
         return False
-    names = {_name(parameter).lower() for parameter in query.split(b"&")}
+    names = {parameter_name(parameter).lower() for parameter in query.split(b"&")}
     if not names.isdisjoint(_SIGNED_BY_ONE):
         return True
     return any(one in names and not names.isdisjoint(others) for one, others in _SIGNED_BY_TWO)
 
 
-def _name(parameter: bytes) -> str:
+def parameter_name(parameter: bytes) -> str:
     """A parameter's name as a server reads it. Octets that are not UTF-8 can match no name of ours."""
     name = parameter.partition(b"=")[0]
     if b"%" in name or b"+" in name:

@@ -21,14 +21,15 @@ Field = Secret | str | Mapping[str, Secret | str]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One position of a request: a header, a query parameter or a cookie.
+    """One position of a request: a header, a query parameter, a cookie or a segment of the path.
 
-    `name` is the header, parameter or cookie name; `format` holds `{value}` once, e.g. "Bearer {value}". A format that
-    starts with "Basic " and has a colon after it is the user-pass of RFC 7617 and is base64-encoded: with
+    `name` is the header, parameter or cookie name, for a path what the segment begins with; `format` holds `{value}`
+    once, e.g. "Bearer {value}". A format that starts with "Basic " and has a colon after it is the user-pass of
+    RFC 7617 and is base64-encoded: with
     "Basic x-access-token:{value}" the value is the password, with "Basic {value}:" it is the user name.
     """
 
-    kind: Literal["header", "query", "cookie"]
+    kind: Literal["header", "query", "cookie", "path"]
     name: str
     format: str = "{value}"
 
@@ -41,6 +42,7 @@ class Injection:
     clears         names of headers dropped from the client's request first: lower-case, hyphens for underscores
     query          (name, value) pairs, percent-encoded, appended to the query
     query_clears   decoded names of query parameters dropped first
+    path           (what the segment begins with, the segment to put there), percent-encoded; None without
     cookies        b"name=value" pairs added to the Cookie header
     cookie_clears  names of cookies dropped first
     masks          renderings of the secret looked for in replies, longest first
@@ -50,6 +52,7 @@ class Injection:
     clears: frozenset[bytes] = frozenset()
     query: tuple[tuple[bytes, bytes], ...] = ()
     query_clears: frozenset[str] = frozenset()
+    path: tuple[str, bytes] | None = None
     cookies: tuple[bytes, ...] = ()
     cookie_clears: frozenset[bytes] = frozenset()
     masks: tuple[bytes, ...] = ()
@@ -97,6 +100,8 @@ def check_placement(placement: Placement) -> None:
         _check_header_name(placement.name)
     if placement.format.count("{value}") != 1:
         raise ValueError("format must hold {value} once")
+    if placement.kind == "path" and not placement.format.startswith(placement.name):
+        raise ValueError("format of a path must begin with the placement's name")
     if not _FIELD_VALUE.fullmatch(placement.format) or not placement.format.isascii():
         raise ValueError("format must be visible ASCII")
 
@@ -118,12 +123,13 @@ def prepare(
         check_placement(placement)
     prepared = make(fields, placement)
     cleared = [used for used, _, _ in prepared.values] + list(positions)
-    lines, query, cookies = _rendered(prepared)
+    lines, query, cookies, path = _rendered(prepared)
     return Injection(
         lines=lines,
         clears=frozenset(name.lower().replace("_", "-").encode("ascii") for name in _names(cleared, "header")),
         query=query,
         query_clears=frozenset(_names(cleared, "query")),
+        path=path,
         cookies=cookies,
         cookie_clears=frozenset(name.encode("ascii") for name in _names(cleared, "cookie")),
         masks=renderings(prepared.secrets, prepared.pairs),
@@ -143,19 +149,24 @@ def _names(placements: Iterable[Placement], kind: str) -> Iterable[str]:
     return (placement.name for placement in placements if placement.kind == kind)
 
 
-def _rendered(prepared: _Prepared) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], tuple[bytes, ...]]:
+def _rendered(
+    prepared: _Prepared,
+) -> tuple[bytes, tuple[tuple[bytes, bytes], ...], tuple[bytes, ...], tuple[str, bytes] | None]:
     lines: list[bytes] = []
     query: list[tuple[bytes, bytes]] = []
     cookies: list[bytes] = []
+    path = None
     for placement, value, field in prepared.values:
         text = _formatted(placement, value)
         if placement.kind == "header":
             lines.append(_header_line(placement.name, text, field))
         elif placement.kind == "query":
             query.append((quote(placement.name, safe="").encode(), quote(text, safe="").encode()))
+        elif placement.kind == "path":
+            path = (placement.name, quote(text, safe=":").encode())
         else:
             cookies.append(_cookie_pair(placement.name, text, field))
-    return b"".join(lines), tuple(query), tuple(cookies)
+    return b"".join(lines), tuple(query), tuple(cookies), path
 
 
 def _formatted(placement: Placement, value: str) -> str:

@@ -27,10 +27,9 @@ UNSIGNED: Final = b"UNSIGNED-PAYLOAD"
 _MAX_DERIVED: Final = 64
 """Derived keys of one credential: one for each day, region and service."""
 _BLANKS: Final = re.compile(rb"[ \t\r\n]+")
-# What needs no work in a canonical path or query: unreserved characters and the separators (RFC 3986 section 2.3).
-_PLAIN_PATH: Final = re.compile(rb"(?:/[A-Za-z0-9_.~-]+)*/?")
-_PLAIN_VALUE: Final = re.compile(rb"[A-Za-z0-9_.~-]*")
-_PLAIN_PARAMETER: Final = re.compile(rb"[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*")
+_UNRESERVED: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+"""RFC 3986 section 2.3. A text of which something is left without these (`bytes.translate`) needs work."""
+_IN_PATH: Final = _UNRESERVED + b"/"
 # Header values that are not canonical as they stand: runs of blanks, other white space, blanks at either end.
 _UNTIDY: Final = re.compile(rb"  |\t|\r|: | \n|\n ")
 _DOTS_OR_EMPTY: Final = re.compile(rb"//|/\.\.?(?:/|$)")
@@ -75,6 +74,8 @@ class Derived(NamedTuple):
     """The credential scope, YYYYMMDD/region/service/aws4_request."""
     credential: bytes
     """The same behind the access key's id."""
+    text: bytes
+    """The string to sign, as a template over the time and the hash of the canonical request."""
     keyed: HMAC
     """HMAC-SHA256 with the signing key taken in: copying it costs a third of keying a new one."""
 
@@ -109,8 +110,9 @@ class Keys:
         parts = (date, scope.region, scope.service, b"aws4_request")
         for part in parts:
             key = hmac.digest(key, part, "sha256")
-        text = b"/".join(parts)
-        return Derived(text, self.access_key_id + b"/" + text, HMAC(key, SHA256()))
+        scope_text = b"/".join(parts)
+        text = b"\n".join([ALGORITHM, b"%b", scope_text, b"%b"])
+        return Derived(scope_text, self.access_key_id + b"/" + scope_text, text, HMAC(key, SHA256()))
 
 
 def canonical_path(path: bytes, *, normalise: bool = True, encode: bool = True) -> bytes:
@@ -119,10 +121,11 @@ def canonical_path(path: bytes, *, normalise: bool = True, encode: bool = True) 
     `normalise` removes dot segments and empty segments; `encode` escapes the wire form once more. S3 wants neither: its
     canonical path is the wire's, in which only bytes that may not stand in a URL are escaped.
     """
+    plain = not path.translate(None, _IN_PATH)
+    if plain and (not normalise or (b"/." not in path and b"//" not in path)):
+        return path or b"/"
     if normalise and _DOTS_OR_EMPTY.search(path):
         path = _normalised(path)
-    if _PLAIN_PATH.fullmatch(path):
-        return path or b"/"
     return quote_from_bytes(path, safe="/~" if encode else _WIRE_SAFE).encode("ascii") or b"/"
 
 
@@ -140,7 +143,7 @@ def _normalised(path: bytes) -> bytes:
 
 def canonical_query(query: bytes) -> bytes:
     """Parameters decoded, encoded strictly, sorted by name and then by value."""
-    if not query or _PLAIN_PARAMETER.fullmatch(query):
+    if not query or query.translate(None, _UNRESERVED) == b"=":
         return query
     pairs = [_pair(parameter) for parameter in query.split(b"&") if parameter]
     pairs.sort()
@@ -153,7 +156,7 @@ def _pair(parameter: bytes) -> tuple[bytes, bytes]:
 
 
 def _recoded(text: bytes) -> bytes:
-    if _PLAIN_VALUE.fullmatch(text):
+    if not text.translate(None, _UNRESERVED):
         return text
     return encoded(unquote_to_bytes(text.replace(b"+", b" ")))
 
@@ -189,10 +192,9 @@ def canonical_request(method: bytes, path: bytes, query: bytes, headers: tuple[b
     return b"%b\n%b\n%b\n%b\n%b\n%b" % (method, path, query, headers[0], headers[1], payload)
 
 
-def string_to_sign(when: Stamp, scope: bytes, canonical: bytes) -> bytes:
-    """`scope` is the credential scope."""
-    digest = hashlib.sha256(canonical).hexdigest().encode("ascii")
-    return b"%b\n%b\n%b\n%b" % (ALGORITHM, when.time, scope, digest)
+def string_to_sign(when: Stamp, derived: Derived, canonical: bytes) -> bytes:
+    """What the signature is made of, from a canonical request."""
+    return derived.text % (when.time, hashlib.sha256(canonical).hexdigest().encode("ascii"))
 
 
 def signature(derived: Derived, text: bytes) -> bytes:
@@ -218,7 +220,7 @@ def sign_header(
     """
     headers, derived = canonical_headers(lines), keys.derived(when, scope)
     canonical = canonical_request(method, path, canonical_query(query), headers, payload)
-    signed = signature(derived, string_to_sign(when, derived.scope, canonical))
+    signed = signature(derived, string_to_sign(when, derived, canonical))
     return Signature(
         b"%b Credential=%b, SignedHeaders=%b, Signature=%b" % (ALGORITHM, derived.credential, headers[1], signed),
         signed,
@@ -250,4 +252,4 @@ def sign_query(
     """The signature over a query that already holds `query_parameters`."""
     canonical = canonical_request(method, path, canonical_query(query), canonical_headers(lines), payload)
     derived = keys.derived(when, scope)
-    return signature(derived, string_to_sign(when, derived.scope, canonical))
+    return signature(derived, string_to_sign(when, derived, canonical))

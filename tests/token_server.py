@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,7 +61,8 @@ Respond = Callable[[dict[str, str], dict[str, str]], Awaitable[Answer | None]]
 class TokenServer:
     """A token endpoint on a loopback port. Use as an async context manager."""
 
-    def __init__(self, respond: Respond) -> None:
+    def __init__(self, respond: Respond, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.respond = respond
         self.forms: list[dict[str, str]] = []
         self.heads: list[dict[str, str]] = []
@@ -71,10 +73,10 @@ class TokenServer:
     @property
     def url(self) -> str:
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/token"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/token"
 
     async def __aenter__(self) -> TokenServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -14,8 +14,8 @@ from proxy.credentials import revocation
 from proxy.credentials.app_record import app_path
 from proxy.credentials.disconnect import disconnect as end
 from proxy.credentials.record import map_fields
-from proxy.credentials.store import Fields, NotFound, Store
-from proxy.errors import GatewayError, SluicegateError
+from proxy.credentials.store import Fields, KeepsVersions, NotFound, Store
+from proxy.errors import GatewayError, SluicegateError, StoreError
 from proxy.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 def disconnect(credential: str, tenant: str, actor: str, provider: str | None, config: Path | None) -> None:
     """Switch CREDENTIAL off, revoke its tokens at the provider, leave a tombstone without secrets.
 
-    Every proxy stops using it within its cache's time to live. Exit code 1 when the provider could not be told: it is
-    off then, and the same command tries again.
+    Earlier versions of the record are destroyed where the store keeps them. Every proxy stops using it within its
+    cache's time to live. Exit code 1 when the provider could not be told: it is off then, and the same command tries
+    again.
     """
     settings = load(config)
     try:
@@ -64,7 +65,8 @@ class _Disconnection:
         path = self._paths.path(tenant, actor, credential, "actor" if actor else "tenant")
         try:
             await self._store.start()
-            await end(self._store, path, self._revoke, time.time())
+            version = await end(self._store, path, self._revoke, time.time())
+            await _destroy(self._store, path, version)
         finally:
             await self._store.close()
         return self._ended
@@ -75,7 +77,7 @@ class _Disconnection:
         if way is None:
             return
         fetcher = self._fetcher()
-        for hint, token in revocation.held_tokens(map_fields("record", record)):
+        for hint, token in revocation.ended_there(way, map_fields("record", record)):
             asked = revocation.request(way, revocation.application(app), token, hint)
             await _post(fetcher, way, asked)
             self._ended += 1
@@ -101,6 +103,20 @@ class _Disconnection:
 
         context = client_context(self._settings.upstream.extra_ca_file)
         return Fetcher(lambda: context, self._settings.upstream.proxy)
+
+
+async def _destroy(store: Store, path: str, version: int) -> None:
+    """Earlier versions of a record hold the secrets still. That they cannot be destroyed is said, and no failure."""
+    if not isinstance(store, KeepsVersions):
+        return
+    try:
+        await store.destroy_before(path, version)
+    except StoreError as error:
+        click.echo(
+            f"versions of {path} before {version} still hold secrets that whoever reads this store can read, and could"
+            f" not be destroyed: {error}. Destroy them, or let this login do it: update on destroy/ of the engine",
+            err=True,
+        )
 
 
 async def _post(fetcher: Fetcher, way: revocation.Revocation, asked: revocation.Request) -> None:

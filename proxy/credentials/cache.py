@@ -257,12 +257,6 @@ class RecordCache:
             flight.result()
         return bool(done)
 
-    def forget(self, tenant: str | None = None, credential: str | None = None) -> None:
-        """Drop what is known: of everything, of one tenant, or of one credential. The next call reads the store."""
-        for key, entry in list(self.entries.items()):
-            if tenant in (None, entry.key.tenant) and credential in (None, entry.key.credential):
-                del self.entries[key]
-
     async def close(self) -> None:
         """Cancel reads under way and wait until they are gone."""
         for flight in list(self._flights):

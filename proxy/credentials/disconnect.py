@@ -18,14 +18,16 @@ KEPT: Final = ("kind", "app", "hosts", "vars", "provider", "scopes", "account")
 Revoke = Callable[[Fields], Awaitable[None]]
 
 
-async def disconnect(store: Store, path: str, revoke: Revoke, now: float) -> None:
+async def disconnect(store: Store, path: str, revoke: Revoke, now: float) -> int:
     """Switch the record at `path` off, let `revoke` end its tokens at the provider, replace it by a tombstone.
+
+    Returns the tombstone's version: those before it hold the secrets where a store keeps versions.
 
     Raises NotFound, StoreError, and whatever `revoke` raises; the record stays switched off then, secrets included.
     """
     fields = await _switch_off(store, path, now)
     await revoke(fields)
-    await _bury(store, path, fields["disconnected_at"])
+    return await _bury(store, path, fields["disconnected_at"])
 
 
 def tombstone(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,14 +48,13 @@ async def _switch_off(store: Store, path: str, now: float) -> dict[str, Any]:
     raise Conflict(path)
 
 
-async def _bury(store: Store, path: str, since: object) -> None:
+async def _bury(store: Store, path: str, since: object) -> int:
     for _ in range(ATTEMPTS):
         stored = await store.read(path)
         if stored.fields.get("disconnected_at") != since or stored.fields.get("disabled") is not True:
             raise StoreError(f"{path}: it was connected again meanwhile, and stays so")
         try:
-            await store.write(path, tombstone(stored.fields), stored.version)
+            return await store.write(path, tombstone(stored.fields), stored.version)
         except Conflict:
             continue
-        return
     raise Conflict(path)

@@ -1,14 +1,18 @@
-"""What an agent and its operator are told when there is no token: whose it is, why, and who has to act."""
+"""What an agent and its operator are told when there is no credential: whose it is, why, and who has to act."""
 
 from __future__ import annotations
 
+import logging
 import math
-from typing import Final
+from typing import Final, NoReturn
 
-from proxy.credentials.cache import Key
+from proxy.credentials.cache import Entry, Key
 from proxy.credentials.loading import Loaded
 from proxy.credentials.renewal import NoToken
 from proxy.errors import GatewayError
+from proxy.model import Destination
+
+log = logging.getLogger(__name__)
 
 NOTABLE_SKEW: Final = 30.0
 """Seconds by which clocks may differ before it is worth a word: providers allow about as much."""
@@ -39,6 +43,34 @@ def refusal_of(key: Key, loaded: Loaded, failure: NoToken, now: float) -> Gatewa
         return GatewayError("credential_unavailable", "The credential store cannot be used just now.", retry_after=1)
     detail = f"{subject(key)} has expired, and the token endpoint {_reason(failure)}.{_clocks(failure)}"
     return GatewayError("credential_unavailable", detail, retry_after=max(1, math.ceil(failure.retry_at - now)))
+
+
+def unfit(entry: Entry, error: ValueError) -> GatewayError:
+    """The refusal of a record that cannot be written where the rule or the provider wants it."""
+    log.warning("unusable record %s: %s", entry.path, error)
+    return GatewayError(
+        "credential_missing", f"{subject(entry.key)} is stored, but does not fit this rule or provider."
+    )
+
+
+def refuse(entry: Entry, now: float) -> NoReturn:
+    """Raises what there is to say of an entry without a record."""
+    if entry.problem == "missing":
+        raise GatewayError("credential_missing", f"{subject(entry.key)} is not stored.")
+    if entry.problem == "invalid":
+        raise GatewayError("credential_missing", f"{subject(entry.key)} is stored but cannot be used: {entry.fault}.")
+    raise GatewayError(
+        "credential_unavailable",
+        "The credential store cannot be read just now.",
+        retry_after=max(1, math.ceil(entry.refresh_at - now)),
+    )
+
+
+def unbound(entry: Entry, destination: Destination) -> GatewayError:
+    """The refusal of a host that is not among the record's."""
+    return GatewayError(
+        "credential_unbound", f"{subject(entry.key)} is not meant for {destination.host}; nothing was sent there."
+    )
 
 
 def _verdict(key: Key, loaded: Loaded, failure: NoToken) -> str:

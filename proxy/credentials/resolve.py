@@ -5,82 +5,34 @@ The warm path is two dictionary look-ups and no awaitable. Everything else is in
 
 from __future__ import annotations
 
-import logging
-import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NamedTuple, NoReturn, Protocol, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, OnRead, OnRequest, RecordCache
+from proxy.credentials.client_certificates import ClientCertificates, Current
 from proxy.credentials.freshness import marks
 from proxy.credentials.grant_record import Token
 from proxy.credentials.issuing import Issuing
 from proxy.credentials.loading import Loaded
 from proxy.credentials.paths import PathTemplates
-from proxy.credentials.record import Record, Value
-from proxy.credentials.refusals import subject
+from proxy.credentials.record import Record
+from proxy.credentials.refusals import refuse, subject, unbound, unfit
 from proxy.credentials.store import Reader, Store
+from proxy.credentials.tls_record import MTLS, CertificateFiles, Kept, PkiRequest
+from proxy.credentials.use import CredentialUse, Prepare, Prepared, Provider, Signer, acting_for, placement_of
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
-from signers.placement import Injection, Placement, with_headers
-from signers.signing import Signing
-
-log = logging.getLogger(__name__)
+from signers.client_certificate import ClientCertificate
+from signers.hmac_template import HmacTemplate
+from signers.placeholders import Placeholders
+from signers.placement import Injection, with_headers
+from signers.table import PLACEHOLDERS
 
 FORCED_PAUSE: Final = 1.0
 """Seconds between a forced read that found nothing new and the next: provoked 401s must not load the store."""
 MAX_PREPARED: Final = 64
 """Prepared forms of one record: one for each provider and placement that policies name."""
-
-
-class Impersonation(Protocol):
-    """Whom a service account may act for."""
-
-    def user(self, actor: str, /) -> str:
-        """The account of an actor. Raises ValueError saying why there is none."""
-
-
-class CredentialUse(Protocol):
-    """What a rule says of its credential. `placement` is (kind, name, format), or None for the provider's own."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def per(self) -> Literal["tenant", "actor"]: ...
-    @property
-    def placement(self) -> tuple[str, str, str] | None: ...
-    @property
-    def impersonate(self) -> Impersonation | None: ...
-
-
-class Provider(Protocol):
-    """What is needed of a catalogue entry."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def positions(self) -> Iterable[Placement]: ...
-    def placement_for(self, kind: str, /) -> Placement | None: ...
-    def hosts_for(self, vars: Mapping[str, str], /) -> frozenset[str]: ...
-    def headers_for(self, vars: Mapping[str, str], /) -> Mapping[str, str]: ...
-
-
-class Prepare(Protocol):
-    """Makes the wire form of a record; ValueError, without the value, when that cannot be done."""
-
-    def __call__(
-        self, kind: str, fields: Mapping[str, Value], placement: Placement | None, positions: Iterable[Placement], /
-    ) -> Injection: ...
-
-
-Signer = Callable[[Mapping[str, Value], Placement | None], Signing]
-
-
-class Prepared(NamedTuple):
-    """Material made for one provider object: a reloaded catalogue brings a new object, and so new material."""
-
-    provider: Provider | None
-    material: Material
 
 
 class Resolver:
@@ -96,6 +48,7 @@ class Resolver:
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
     issuing     gives the tokens of records that hold a grant
+    certificates  finds the client certificates that do not stand in their record
     """
 
     def __init__(
@@ -111,11 +64,13 @@ class Resolver:
         signers: Mapping[str, Signer] | None = None,
         on_request: OnRequest = lambda result, seconds: None,
         issuing: Issuing | None = None,
+        certificates: ClientCertificates | None = None,
     ) -> None:
         self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
         self._entries = self._cache.entries
         self._prepare = prepare
         self._issuing = issuing
+        self._certificates = certificates
         self._masks_of = masks_of
         self._signers = signers or {}
         self._paths = paths or PathTemplates()
@@ -165,7 +120,7 @@ class Resolver:
         """
         entry = self._entry(caller, use)
         if used.issued and self._issuing is not None and entry.loaded is not None and entry.loaded.record.grant:
-            user = _user(entry, caller, use)
+            user = acting_for(entry, caller, use)
             return await self._issuing.force(entry, entry.loaded, caller, user, used.issued)
         while not _replaced(entry, use, used):
             if 0 <= self._cache.clock() - entry.unchanged_at < FORCED_PAUSE:
@@ -180,10 +135,6 @@ class Resolver:
                 entry.unchanged_at = self._cache.clock()
                 return False
         return True
-
-    def invalidate(self, tenant: str | None = None, credential: str | None = None) -> None:
-        """Forget records, so that the next call reads the store: all, a tenant's, or a credential's."""
-        self._cache.forget(tenant, credential)
 
     def counts(self) -> dict[tuple[str, str], int]:
         """Resolutions so far by (source, result): source cache, store or issued; result "ok" or a refusal's code."""
@@ -210,14 +161,17 @@ class Resolver:
         for entry in self._entries.values():
             for prepared in entry.prepared.values():
                 expires, provider = prepared.material.expires, prepared.provider
-                if expires is not None and provider is not None:
-                    soonest[provider.name] = min(expires, soonest.get(provider.name, expires))
+                if expires is not None:
+                    name = provider.name if provider is not None else "other"
+                    soonest[name] = min(expires, soonest.get(name, expires))
         return soonest
 
     async def close(self) -> None:
         """Stop reads under way, and let renewals end. The store is closed by its owner."""
         if self._issuing is not None:
             await self._issuing.close()
+        if self._certificates is not None:
+            await self._certificates.close()
         await self._cache.close()
 
     def _entry(self, caller: Caller, use: CredentialUse) -> Entry:
@@ -266,12 +220,15 @@ class Resolver:
     ) -> Material | Awaitable[Material]:
         loaded = entry.loaded
         try:
+            tls = loaded.record.tls if loaded is not None else None
             if loaded is not None and loaded.record.grant is not None:
                 material = self._issued(entry, loaded, caller, use, provider, destination, now)
+            elif loaded is not None and isinstance(tls, CertificateFiles | PkiRequest):
+                material = self._certified(entry, loaded, tls, use, provider, destination, now)
             else:
                 material = self._material(entry, use, provider, now)
                 if destination.host not in material.hosts:
-                    raise _unbound(entry, destination)
+                    raise unbound(entry, destination)
         except GatewayError as refusal:
             self._counts[source, refusal.code.name] += 1
             raise
@@ -309,8 +266,8 @@ class Resolver:
         if loaded.record.disabled:
             raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
         if destination.host not in self._hosts(entry, loaded.record, provider):
-            raise _unbound(entry, destination)
-        token = self._issuing.token(entry, loaded, caller, _user(entry, caller, use), now)
+            raise unbound(entry, destination)
+        token = self._issuing.token(entry, loaded, caller, acting_for(entry, caller, use), now)
         if isinstance(token, Token):
             return self._with_token(entry, loaded, use, provider, token)
         return self._with_awaited(entry, loaded, use, provider, token)
@@ -335,16 +292,51 @@ class Resolver:
         material: Material = prepared.material
         return material
 
+    # Records whose client certificate stands elsewhere.
+
+    def _certified(
+        self,
+        entry: Entry,
+        loaded: Loaded,
+        source: CertificateFiles | PkiRequest,
+        use: CredentialUse,
+        provider: Provider | None,
+        destination: Destination,
+        now: float,
+    ) -> Material | Awaitable[Material]:
+        """Material with the certificate of now. None is fetched on behalf of a call that could not use it."""
+        _check_use(entry, loaded.record, use)
+        if destination.host not in self._hosts(entry, loaded.record, provider):
+            raise unbound(entry, destination)
+        if self._certificates is None:
+            raise GatewayError("credential_missing", f"{subject(entry.key)} wants a certificate that nothing here has.")
+        current = self._certificates.of(entry.path, source, now)
+        if isinstance(current, Current):
+            return self._with_certificate(entry, loaded, use, provider, current)
+        return self._with_awaited_certificate(entry, loaded, use, provider, current)
+
+    async def _with_awaited_certificate(
+        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, current: Awaitable[Current]
+    ) -> Material:
+        return self._with_certificate(entry, loaded, use, provider, await current)
+
+    def _with_certificate(
+        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, current: Current
+    ) -> Material:
+        form = (use.placement, provider.name if provider is not None else "", None)
+        prepared = entry.prepared.get(form)
+        shown = current.certificate
+        if prepared is None or prepared.provider is not provider or prepared.material.certificate is not shown:
+            prepared = self._keep(entry, form, provider, self._make(entry, loaded, use, provider, None, shown))
+        entry.last_until(current.until)
+        material: Material = prepared.material
+        return material
+
     def _material(self, entry: Entry, use: CredentialUse, provider: Provider | None, now: float) -> Material:
         loaded = entry.loaded
         if loaded is None:
-            _refuse(entry, now)
-        if loaded.record.disabled:
-            raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
-        if use.impersonate is not None:
-            raise GatewayError(
-                "credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody."
-            )
+            refuse(entry, now)
+        _check_use(entry, loaded.record, use)
         form = (use.placement, provider.name if provider is not None else "", None)
         prepared = entry.prepared.get(form)
         if prepared is None or prepared.provider is not provider:
@@ -360,43 +352,53 @@ class Resolver:
         return prepared
 
     def _make(
-        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Token | None
+        self,
+        entry: Entry,
+        loaded: Loaded,
+        use: CredentialUse,
+        provider: Provider | None,
+        token: Token | None,
+        certificate: ClientCertificate | None = None,
     ) -> Material:
         record = loaded.record
         kind, fields, expires = record.kind, record.fields, record.expires
+        if isinstance(record.tls, Kept):
+            certificate = record.tls.certificate
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
             if token.fields:
                 kind, fields = record.kind, {**record.fields, **token.fields}
-        placement = _placement(use, provider, kind)
+        placement = placement_of(use, provider, kind)
+        kind = PLACEHOLDERS if isinstance(placement, Placeholders) else kind
         signer, signing = self._signers.get(kind), None
         try:
             if signer is not None:
                 signing = signer(fields, placement)
                 injection = Injection(clears=signing.clears, masks=signing.masks)
+            elif kind == MTLS:
+                injection = Injection()
+            elif isinstance(placement, Placeholders | HmacTemplate):
+                raise ValueError(f"a record of kind {kind} cannot be placed like this")
             else:
                 injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
                 if provider is not None and record.vars and (further := provider.headers_for(record.vars)):
                     injection = with_headers(injection, further)
         except ValueError as error:
-            raise _unfit(entry, error) from None
+            raise unfit(entry, error) from None
         hosts = self._hosts(entry, record, provider)
         masks = self._masks_of(injection.masks) if injection.masks else None
-        return Material(_label(use, loaded), hosts, injection, expires, masks, token.digest if token else "", signing)
+        if certificate is not None:
+            expires = min(expires or certificate.expires, certificate.expires)
+        return Material(
+            _label(use, loaded), hosts, injection, expires, masks, token.digest if token else "", signing, certificate
+        )
 
     @staticmethod
     def _hosts(entry: Entry, record: Record, provider: Provider | None) -> frozenset[str]:
         try:
             return record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
         except ValueError as error:
-            raise _unfit(entry, error) from None
-
-
-def _placement(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:
-    if use.placement is not None:
-        where, name, shape = use.placement
-        return Placement(cast('Literal["header", "query", "cookie"]', where), name, shape)
-    return provider.placement_for(kind) if provider is not None else None
+            raise unfit(entry, error) from None
 
 
 def _label(use: CredentialUse, loaded: Loaded) -> str:
@@ -418,36 +420,9 @@ def _state(entry: Entry, now: float) -> str:
     return "fresh" if now < entry.refresh_at else "stale"
 
 
-def _user(entry: Entry, caller: Caller, use: CredentialUse) -> str | None:
-    """Whom the credential acts for on this call, None for itself."""
-    if use.impersonate is None:
-        return None
-    try:
-        return use.impersonate.user(caller.actor)
-    except ValueError as error:
-        raise GatewayError("policy_denied", f"{subject(entry.key)} cannot act for this caller: {error}.") from None
-
-
-def _unfit(entry: Entry, error: ValueError) -> GatewayError:
-    log.warning("unusable record %s: %s", entry.path, error)
-    return GatewayError(
-        "credential_missing", f"{subject(entry.key)} is stored, but does not fit this rule or provider."
-    )
-
-
-def _refuse(entry: Entry, now: float) -> NoReturn:
-    if entry.problem == "missing":
-        raise GatewayError("credential_missing", f"{subject(entry.key)} is not stored.")
-    if entry.problem == "invalid":
-        raise GatewayError("credential_missing", f"{subject(entry.key)} is stored but cannot be used: {entry.fault}.")
-    raise GatewayError(
-        "credential_unavailable",
-        "The credential store cannot be read just now.",
-        retry_after=max(1, math.ceil(entry.refresh_at - now)),
-    )
-
-
-def _unbound(entry: Entry, destination: Destination) -> GatewayError:
-    return GatewayError(
-        "credential_unbound", f"{subject(entry.key)} is not meant for {destination.host}; nothing was sent there."
-    )
+def _check_use(entry: Entry, record: Record, use: CredentialUse) -> None:
+    """Whether the record may be used as the rule wants it."""
+    if record.disabled:
+        raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
+    if use.impersonate is not None:
+        raise GatewayError("credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody.")

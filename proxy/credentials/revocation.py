@@ -9,12 +9,15 @@ import base64
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode, urlsplit
 
 from signers.secret import Secret
 
-Style = Literal["rfc7009", "bearer"]
+Style = Literal["rfc7009", "json", "bearer", "credentials"]
+Authentication = Literal["", "basic", "post", "none"]
+FORM: Final = "application/x-www-form-urlencoded"
+JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,19 @@ class Revocation:
     """How a provider is asked.
 
     endpoint  an https URL, or http to this machine
-    style     "rfc7009": the token in a form, with the application's authentication; "bearer": the token itself, in
-              Authorization, on an endpoint that ends what it is called with
+    style     "rfc7009": the token in a form, with the application's authentication; "json": the same as a JSON object;
+              "bearer": the token itself, in Authorization, on an endpoint that ends what it is called with;
+              "credentials": a JSON list of tokens, sent by anybody (GitHub)
     success   a member of the JSON answer that has to be true, where status 200 alone does not mean it ("" if it does)
+    authentication  of the application there, where it is not the one of the token endpoint
+    tokens    the type that can be ended there; "" for both
     """
 
     endpoint: str
     style: Style = "rfc7009"
     success: str = ""
+    authentication: Authentication = ""
+    tokens: Literal["", "access_token", "refresh_token"] = ""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.endpoint)
@@ -49,7 +57,7 @@ class Application:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Request:
-    """A POST of a form."""
+    """A POST."""
 
     url: str
     headers: Mapping[str, str]
@@ -67,6 +75,15 @@ def held_tokens(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         value = record.get(field)
         if isinstance(value, str) and value.strip():
             yield hint, value.strip()
+
+
+def ended_there(revocation: Revocation, record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Those of the held tokens that this endpoint ends."""
+    for hint, token in held_tokens(record):
+        # A refresh token authorises no request, so none can be ended by calling with it.
+        only = revocation.tokens or ("access_token" if revocation.style == "bearer" else "")
+        if only in ("", hint):
+            yield hint, token
 
 
 def declared(app: Mapping[str, Any], catalogue: Revocation | None) -> Revocation | None:
@@ -90,23 +107,43 @@ def application(app: Mapping[str, Any]) -> Application:
 
 def request(revocation: Revocation, app: Application, token: str, hint: str) -> Request:
     """What is sent to end one token (RFC 7009 section 2.1)."""
-    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+    headers = {"Accept": "application/json"}
     if revocation.style == "bearer":
         return Request(revocation.endpoint, {**headers, "Authorization": f"Bearer {token}"}, b"")
-    form = {"token": token, "token_type_hint": hint}
+    if revocation.style == "credentials":
+        return Request(revocation.endpoint, {**headers, "Content-Type": JSON}, _json({"credentials": [token]}))
+    identification, form = _identification(app, revocation.authentication or app.authentication)
+    headers |= identification
+    if revocation.style == "json":
+        return Request(revocation.endpoint, {**headers, "Content-Type": JSON}, _json({"token": token, **form}))
+    form = {"token": token, "token_type_hint": hint, **form}
+    return Request(revocation.endpoint, {**headers, "Content-Type": FORM}, urlencode(form).encode())
+
+
+def _identification(app: Application, way: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The headers and the members of the body that say which application asks."""
+    if (way == "none" and app.client_secret is not None) or not app.client_id:
+        return {}, {}
     secret = app.client_secret.reveal() if app.client_secret is not None else ""
-    if app.authentication == "basic" and app.client_id:
+    if way == "basic":
         # RFC 6749 section 2.3.1: both are form-encoded before they are joined.
         pair = f"{quote(app.client_id, safe='')}:{quote(secret, safe='')}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    elif app.client_id:
-        form |= {"client_id": app.client_id} | ({"client_secret": secret} if secret else {})
-    return Request(revocation.endpoint, headers, urlencode(form).encode())
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}, {}
+    return {}, {"client_id": app.client_id} | ({"client_secret": secret} if secret else {})
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
 
 
 def fault(revocation: Revocation, status: int, body: bytes) -> str:
-    """Why an answer does not mean that the token has ended; "" when it does. Holds nothing of the answer's text."""
-    if status != 200:
+    """Why an answer does not mean that the token has ended; "" when it does. Holds nothing of the answer's text.
+
+    A token that is unknown has ended: RFC 7009 section 2.2 makes that a 200, and some say `invalid_token` instead.
+    """
+    if status == 400 and _answer(body).get("error") == "invalid_token":
+        return ""
+    if not 200 <= status < 300:
         return f"answered {status}"
     if not revocation.success:
         return ""
@@ -117,3 +154,11 @@ def fault(revocation: Revocation, status: int, body: bytes) -> str:
     if isinstance(answer, dict) and answer.get(revocation.success) is True:
         return ""
     return f"answered 200 without {revocation.success}: true"
+
+
+def _answer(body: bytes) -> Mapping[str, Any]:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}

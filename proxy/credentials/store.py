@@ -91,6 +91,17 @@ class ReadsForCallers(Protocol):
         """As Store.read, for one call."""
 
 
+@runtime_checkable
+class KeepsVersions(Protocol):
+    """A store in which a record that was replaced can still be read."""
+
+    async def destroy_before(self, path: str, version: int) -> bool:
+        """Make every version before `version` unreadable for ever; False where there are none to destroy.
+
+        Raises StoreError, also when this login may not.
+        """
+
+
 Read = Callable[[str, Reader], Awaitable[Stored]]
 
 

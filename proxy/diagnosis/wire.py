@@ -185,5 +185,7 @@ def _placed(probe: Probe, received: Received) -> Iterator[str]:
             yield from (f"cookie {pair.split('=')[0].strip()}" for pair in value.split(";"))
         elif name.lower() not in known | pins and DUMMY not in value:
             yield f"header {name}"
-    query = received.target.partition("?")[2]
+    path, _, query = received.target.partition("?")
+    if path != probe.path:
+        yield "path"
     yield from (f"query {pair.split('=')[0]}" for pair in query.split("&") if pair)

@@ -71,6 +71,7 @@ class Service(ABC):
         self.buffered = pipeline.buffered
 
     def opened(self, connection: ServerConnection) -> bool:
+        """Takes a connection, or tells it that there are too many; a listener that answers False drops it unheard."""
         if self.connections.add(connection):
             return True
         self.refuse(GatewayError("overloaded", "Too many client connections are open.", retry_after=1), connection)

@@ -42,7 +42,7 @@ class Fetcher:
                     method,
                     url,
                     headers=headers,
-                    data=sent,
+                    data=sent or None,
                     ssl=self._context(),
                     proxy=self._parent,
                     allow_redirects=False,

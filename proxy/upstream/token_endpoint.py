@@ -122,7 +122,9 @@ class TokenEndpoints:
         trace = aiohttp.TraceConfig()
         trace.on_request_headers_sent.append(sent.mark)
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(resolver=_checked_resolver(checked, port), use_dns_cache=False, limit=1),
+            connector=aiohttp.TCPConnector(
+                resolver=None if self._parent else _checked_resolver(checked, port), use_dns_cache=False, limit=1
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=self._total, connect=self._connect, sock_connect=self._connect),
             trust_env=False,
@@ -197,7 +199,8 @@ async def _bounded(reply: aiohttp.ClientResponse) -> bytes:
 
 
 def _checked_resolver(checked: tuple[str, ...], port: int) -> aiohttp.abc.AbstractResolver:
-    """Gives the library the addresses that were checked, so that nothing is looked up a second time."""
+    """Gives the library the addresses that were checked, so that nothing is looked up a second time. A parent proxy is
+    the operator's: its name is looked up as it stands."""
     import socket
 
     from aiohttp.abc import AbstractResolver, ResolveResult

@@ -29,6 +29,7 @@ SHAPES = {
     "SLACK_BOT_TOKEN": r"xoxb-[\w-]+",
     "SLACK_TOKEN": r"xoxb-[\w-]+",
     "SLACK_USER_TOKEN": r"xoxp-[\w-]+",
+    "TELEGRAM_BOT_TOKEN": r"\d{10}:[\w-]{20,}",
     "STRIPE_API_KEY": r"sk_test_\w{16,}",
     "STRIPE_SECRET_KEY": r"sk_test_\w{16,}",
 }
@@ -64,6 +65,7 @@ def test_every_dummy_has_the_shape_of_a_key_and_says_that_it_is_none() -> None:
         ("anthropic", "api_key", b"x-api-key: the-token\r\n"),
         ("anthropic", "bearer", b"Authorization: Bearer the-token\r\n"),
         ("notion", "bearer", b"Authorization: Bearer the-token\r\n"),
+        ("telegram", "api_key", b""),
     ],
 )
 def test_a_record_goes_where_the_provider_takes_it(name: str, kind: str, lines: bytes) -> None:
@@ -80,6 +82,15 @@ def test_every_declared_kind_of_every_provider_can_be_prepared(name: str) -> Non
         injection = prepare(kind, fields, placement, provider.positions)
         assert b"authorization" in injection.clears
         assert injection.lines.count(b"\r\n") == 1
+
+
+def test_a_bots_token_goes_into_the_path() -> None:
+    telegram = named("telegram")
+    injection = prepare(
+        "api_key", {"value": Secret("7:AAbbCCddEE/f")}, telegram.placement_for("api_key"), telegram.positions
+    )
+    assert edit_target(b"/bot1:dummy/getMe", injection) == b"/bot7:AAbbCCddEE%2Ff/getMe"
+    assert b"7:AAbbCCddEE/f" in injection.masks
 
 
 def test_positions_beside_the_header_are_cleared() -> None:
@@ -150,6 +161,8 @@ def test_versions_are_pinned_where_the_provider_has_them(name: str, pins: tuple[
         ("api.notion.com", "POST", "/v1/data_sources/d/query", "notion", "data_sources.query", False),
         ("api.notion.com", "PATCH", "/v1/blocks/b/children", "notion", "blocks.children.append", True),
         ("api.notion.com", "GET", "/v1/users/me", "notion", "users.me", False),
+        ("api.telegram.org", "POST", "/bot1:dummy/sendMessage", "telegram", "sendMessage", True),
+        ("api.telegram.org", "GET", "/file/bot1:dummy/photos/a.jpg", "telegram", "files.download", False),
         ("dynamodb.eu-west-1.amazonaws.com", "POST", "/", "aws-dynamodb", None, None),
         ("sqs.eu-west-1.amazonaws.com", "POST", "/123456789012/jobs", "aws-sqs", None, None),
         ("reports.s3.eu-west-1.amazonaws.com", "GET", "/", "aws-s3", "bucket.read", False),

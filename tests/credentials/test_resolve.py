@@ -369,16 +369,6 @@ async def test_a_read_is_told_with_the_call_it_is_for() -> None:
     await resolver.close()
 
 
-async def test_invalidation_of_a_tenant_makes_its_next_call_read_and_no_other(bench: Bench) -> None:
-    bench.store.put("tenants/other/slack", token="other")
-    await bench.get()
-    await bench.get(caller("other"))
-    bench.resolver.invalidate("acme")
-    await bench.get()
-    await bench.get(caller("other"))
-    assert bench.store.reads == {ACME: 2, "tenants/other/slack": 1}
-
-
 async def test_a_hundred_thousand_tenants_stay_within_the_bound() -> None:
     bench = Bench(CacheLimits(entries=500))
     for number in range(100_000):

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
 from urllib.parse import parse_qs
 
 import pytest
 
-from proxy.credentials.revocation import Application, Revocation, application, declared, fault, held_tokens, request
+from proxy.catalog import Catalog
+from proxy.credentials.revocation import (
+    Application,
+    Revocation,
+    application,
+    declared,
+    ended_there,
+    fault,
+    held_tokens,
+    request,
+)
 from signers.secret import Secret
 
 RFC7009 = Revocation("https://idp.example/revoke")
@@ -66,3 +77,43 @@ def test_the_applications_endpoint_comes_before_the_catalogues() -> None:
     for bad in ("http://mine.example/r", "https://u:p@mine.example/", "ftp://x", 3, "https://x/#f"):
         with pytest.raises(ValueError, match="https URL"):
             declared({"revocation_endpoint": bad}, SLACK)
+
+
+APP = Application("id", Secret("s"), "basic")
+
+
+def test_a_catalogue_can_say_who_asks_where_that_differs_from_the_token_endpoint() -> None:
+    nobody = request(Revocation("https://idp.example/revoke", authentication="none"), APP, "tok", "access_token")
+    assert parse_qs(nobody.body.decode()) == {"token": ["tok"], "token_type_hint": ["access_token"]}
+    assert "Authorization" not in nobody.headers
+    posted = request(Revocation("https://idp.example/revoke", authentication="post"), APP, "tok", "access_token")
+    assert parse_qs(posted.body.decode())["client_secret"] == ["s"]
+
+
+def test_json_where_the_provider_takes_no_form() -> None:
+    asked = request(Revocation("https://idp.example/revoke", "json"), APP, "tok", "refresh_token")
+    assert (asked.headers["Content-Type"], json.loads(asked.body)) == ("application/json", {"token": "tok"})
+    assert asked.headers["Authorization"].startswith("Basic ")
+    listed = request(Revocation("https://idp.example/revoke", "credentials"), APP, "tok", "access_token")
+    assert (json.loads(listed.body), "Authorization" in listed.headers) == ({"credentials": ["tok"]}, False)
+
+
+def test_only_tokens_that_end_there_are_sent_there() -> None:
+    record = {"access_token": "a", "refresh_token": "r"}
+    assert list(ended_there(RFC7009, record)) == [("refresh_token", "r"), ("access_token", "a")]
+    assert list(ended_there(SLACK, record)) == [("access_token", "a")]
+    refreshing = Revocation("https://idp.example/revoke", tokens="refresh_token")
+    assert list(ended_there(refreshing, record)) == [("refresh_token", "r")]
+
+
+def test_a_token_that_is_known_no_more_has_ended() -> None:
+    assert fault(RFC7009, 400, b'{"error": "invalid_token"}') == ""
+    assert fault(RFC7009, 202, b"") == ""
+
+
+def test_providers_that_document_revocation_declare_it() -> None:
+    catalog = Catalog.load(Catalog.builtin_dir(), ())
+    silent = {provider.name for provider in catalog.providers.values() if provider.token and not provider.revocation}
+    # These document none, or one of another form: a DELETE by a token's id, or a scheme of their own.
+    others = "airtable docusign hubspot jira microsoft-graph paypal snowflake square zendesk"
+    assert silent == set(others.split())

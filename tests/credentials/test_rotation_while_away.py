@@ -36,7 +36,7 @@ async def test_the_new_token_is_used_at_once_and_stored_when_the_store_returns(t
     assert bearer(await bench.get()) == line("at-g-1")
     assert world.store.records["tenants/acme/slack"][0]["refresh_token"] == "rt-g-0"
     assert b"rt-g-1" not in b"".join(file.read_bytes() for file in (tmp_path / "spool").iterdir())
-    bench.resolver.invalidate()
+    bench.resolver._cache.entries.clear()
     assert bearer(await bench.get()) == line("at-g-1")
     world.store.broken = False
     while back.waiting:

@@ -38,6 +38,14 @@ class Authority:
             context.set_alpn_protocols(alpn)
         return context
 
+    def files(self, folder: Path, *names: str) -> tuple[Path, Path]:
+        """Certificate and private key for `names`, for servers that read them from files."""
+        issued = self._ca.issue_cert(*names)
+        certificate, key = folder / "server.crt", folder / "server.key"
+        certificate.write_bytes(b"".join(one.bytes() for one in issued.cert_chain_pems))
+        key.write_bytes(issued.private_key_pem.bytes())
+        return certificate, key
+
 
 @pytest.fixture(scope="session")
 def authority() -> Authority:

@@ -9,13 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.flows.aws_verifier import Verified
+from tests.flows.aws_verifier import KEY_ID, SECRET, Verified
 from tests.flows.conftest import NewFolder
 from tests.flows.product import LOOPBACK, Product, record
 from tests.flows.upstreams import OK, Connection, Upstream
+from tests.signers.s3_paths import CASES, REGION, S3Request, botocores, each_case, needs_s3_paths
 from tests.signers.sigv4_vectors import NAMES, Vector, needs_vectors, vector
-
-pytestmark = needs_vectors
 
 HOST = "example.amazonaws.com"
 PROGRAM = """
@@ -80,6 +79,7 @@ def signed_names(given: Vector) -> set[str]:
     return set(given.expected("header-canonical-request").rsplit(b"\n", 2)[1].decode().split(";"))
 
 
+@needs_vectors
 @pytest.mark.parametrize("name", NAMES)
 def test_a_vector_leaves_with_the_published_signature_where_the_same_is_signed(flow: Flow, name: str) -> None:
     given = vector(name)
@@ -97,3 +97,32 @@ def test_a_vector_leaves_with_the_published_signature_where_the_same_is_signed(f
     ours = {one for one in signed_names(given) if one in OURS or one.startswith("x-amz-")}
     if signed_names(given) == ours and given.context["normalize"] and given.token_signed:
         assert verified.signature.encode() == given.expected("header-signature")
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Product, Upstream]]:
+    hosts = sorted({case.host for case in CASES})
+    rules = [
+        {"name": f"s3-{number}", "host": host, "plaintext": True, "networks": LOOPBACK, "credential": {"name": "keys"}}
+        for number, host in enumerate(hosts)
+    ]
+    keys = record("aws", *hosts, access_key_id=KEY_ID, secret_access_key=SECRET, region=REGION)
+    with Upstream(as_parent_proxy) as upstream:
+        parent = {"proxy": f"http://127.0.0.1:{upstream.port}"}
+        with Stopped(tmp_path_factory.mktemp("p"), rules, {"keys": keys}, upstream=parent) as product:
+            yield product, upstream
+
+
+@needs_s3_paths
+@each_case
+def test_a_path_of_s3_leaves_as_it_came_with_botocores_signature(s3: tuple[Product, Upstream], case: S3Request) -> None:
+    product, upstream = s3
+    with product.client() as client:
+        head = f"{case.method} http://{case.host}{case.target} HTTP/1.1\r\nHost: {case.host}\r\n\r\n"
+        reply = client.ask(head.encode(), case.method)
+    assert reply.status == 200, reply.body
+    request = upstream.requests[-1]
+    assert (request.method, request.target) == (case.method, case.target.encode())
+    verified = Verified(request)
+    assert verified.time == "20150830T123600Z"
+    assert verified.signature == botocores(case, KEY_ID, SECRET, verified.time)

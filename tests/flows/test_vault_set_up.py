@@ -106,7 +106,10 @@ def test_an_operator_of_the_documented_policy_can_disconnect(server: OpenBao, fo
     settings["store"]["auth"] = {"kind": "token", "token_file": "./token"}
     product = Product(operator, [], **settings)
     product.write()
-    product.run("disconnect", "crm", "--tenant", "acme")
+    done = product.run("disconnect", "crm", "--tenant", "acme")
+    assert b"still hold secrets" not in done.stderr
+    versions = server.ask("GET", "sluicegate/metadata/tenants/acme/crm")["data"]["versions"]
+    assert [versions[number]["destroyed"] for number in ("1", "2", "3")] == [True, True, False]
     left = server.ask("GET", "sluicegate/data/tenants/acme/crm")["data"]["data"]
     assert left.keys() == {"kind", "hosts", "disabled", "disconnected_at"}
     shell("bao kv get -mount=sluicegate tenants/acme/crm", server, folder)

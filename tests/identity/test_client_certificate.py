@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -18,8 +17,6 @@ from hypothesis import strategies as st
 from proxy.errors import ConfigurationError, GatewayError
 from proxy.identity.client_certificate import CertificateRule, ClientCertificate, SanKind
 from proxy.identity.mapping import CallerTemplate
-from proxy.identity.source import FileSource
-from proxy.identity.trust_bundle import TrustBundle
 from proxy.model import Caller, Presented
 from tests.identity.tokens import NOW
 
@@ -144,26 +141,3 @@ def test_whatever_the_bytes_are_they_are_refused(garbage: bytes, position: int, 
 
 def pem(der: bytes) -> bytes:
     return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM)
-
-
-async def test_a_replaced_trust_bundle_is_taken_up_and_a_broken_one_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "bundle.pem"
-    first, second = pem(certificate(names=["a.example"])), pem(certificate(names=["b.example"]))
-    path.write_bytes(b"comment\n" + first)
-    bundle = TrustBundle(FileSource(path))
-    await bundle.start()
-    told: list[int] = []
-    bundle.subscribe(lambda: told.append(bundle.value.count("BEGIN")))
-    assert bundle.value.encode() == first
-    path.write_bytes(first + second)
-    await bundle.refresh()
-    path.write_bytes(b"nothing here")
-    await bundle.refresh()
-    assert told == [2]
-    assert bundle.value.encode() == first + second
-
-
-async def test_an_empty_trust_bundle_does_not_start(tmp_path: Path) -> None:
-    (tmp_path / "bundle.pem").write_bytes(b"")
-    with pytest.raises(ConfigurationError):
-        await TrustBundle(FileSource(tmp_path / "bundle.pem")).start()

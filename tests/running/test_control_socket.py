@@ -96,6 +96,26 @@ def test_a_blocked_tenants_idle_inspected_tunnels_are_closed_and_nobody_elses(se
         serving.control("POST", "/unblock", tenant=blocked)
 
 
+@pytest.mark.parametrize("block", [{"credential": "shop"}, {"agent": "bot", "credential": "shop"}])
+def test_a_block_of_a_credential_holds_inside_tunnels_that_are_open(
+    serving: Serving, upstream: Upstream, block: dict[str, str]
+):
+    """The tunnel stays, since it may lead to what is not blocked; its next call is refused and nothing is sent."""
+    authority = trusting((serving.stand.folder / "ca" / "ca.crt").read_text())
+    tunnel = authority.wrap_socket(_connect(serving, upstream, INTERCEPTED)[1], server_hostname=INTERCEPTED)
+    asked = f"GET /x HTTP/1.1\r\nHost: {INTERCEPTED}:{upstream.port}\r\n\r\n".encode()
+    tunnel.sendall(asked)
+    reply = b""
+    while not reply.endswith(b"hello\n"):
+        reply += tunnel.recv(10_000)
+    upstream.seen.clear()
+    serving.control("POST", "/block", **block)
+    tunnel.sendall(asked)
+    assert tunnel.recv(10_000).startswith(b"HTTP/1.1 403")
+    assert upstream.seen == []
+    serving.control("POST", "/unblock", **block)
+
+
 def test_explain_answers_for_the_running_instance(serving: Serving, upstream: Upstream):
     asked = {"method": "GET", "url": upstream.url(INTERCEPTED), "tenant": "acme", "agent": "bot"}
     assert serving.control("POST", "/explain", **asked)[1]["decision"] == "allowed"

@@ -15,8 +15,8 @@ import pytest
 from signers.secret import Secret
 from signers.sigv4 import Keys, Scope
 
-_SHARED = Path(os.environ.get("SLUICEGATE_VECTORS", Path(__file__).resolve().parents[3] / "shared" / "vectors"))
-FOLDER = _SHARED / "sigv4-aws-c-auth" / "v4"
+SHARED = Path(os.environ.get("SLUICEGATE_VECTORS", Path(__file__).resolve().parents[3] / "shared" / "vectors"))
+FOLDER = SHARED / "sigv4-aws-c-auth" / "v4"
 NAMES = sorted(path.name for path in FOLDER.iterdir()) if FOLDER.is_dir() else []
 
 needs_vectors = pytest.mark.skipif(not NAMES, reason="../shared/vectors/sigv4-aws-c-auth is not here")

@@ -60,14 +60,15 @@ def test_service_and_region_are_told_from_the_host(host: str, expected: tuple[st
     assert endpoint(host) == Endpoint(*expected)
 
 
-def test_the_table_of_signing_names_is_botocores() -> None:
+def test_the_table_of_signing_names_holds_botocores() -> None:
+    """It may know services that the botocore at hand does not know yet, and says nothing else of those it knows."""
     names: dict[str, str] = {}
     for service in loader().list_available_services("service-2"):
         metadata = loader().load_service_model(service, "service-2")["metadata"]
         prefix, name = metadata["endpointPrefix"], metadata.get("signingName", metadata["endpointPrefix"])
         if metadata.get("signatureVersion") in ("v4", "s3v4", "s3") and prefix != name:
             names[prefix] = name
-    assert names == SIGNING_NAMES
+    assert names.items() <= SIGNING_NAMES.items()
 
 
 @pytest.mark.parametrize(

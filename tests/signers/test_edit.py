@@ -10,6 +10,7 @@ from signers.edit import edit_cookies, edit_target, presigned
 from signers.placement import Injection
 
 KEY = Injection(query=((b"key", b"S%2F1"),), query_clears=frozenset({"key"}))
+BOT = Injection(path=("bot", b"bot1:S"))
 CLEAR = Injection(query_clears=frozenset({"token", "naïve key"}))
 
 
@@ -29,6 +30,12 @@ CLEAR = Injection(query_clears=frozenset({"token", "naïve key"}))
         (b"/x%3Fkey=1", KEY, b"/x%3Fkey=1?key=S%2F1"),
         (b"/x?%zz=1&%=2&%ff=3", KEY, b"/x?%zz=1&%=2&%ff=3&key=S%2F1"),
         (b"*", KEY, b"*"),
+        (b"/bot123:dummy/sendMessage?text=a%2Fb", BOT, b"/bot1:S/sendMessage?text=a%2Fb"),
+        (b"/file/bot123:dummy/a/b.jpg", BOT, b"/file/bot1:S/a/b.jpg"),
+        (b"/%62ot123/getMe", BOT, b"/bot1:S/getMe"),
+        (b"/getMe", BOT, b"/bot1:S/getMe"),
+        (b"/bot1/bot2", BOT, b"/bot1:S/bot2"),
+        (b"*", BOT, b"*"),
         (b"/x?token=1", CLEAR, b"/x"),
         (b"/x?token=1&a=%20+", CLEAR, b"/x?a=%20+"),
         (b"/x?na%C3%AFve+key=1&na%c3%afve%20key=2&b", CLEAR, b"/x?b"),

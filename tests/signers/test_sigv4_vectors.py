@@ -56,7 +56,7 @@ def test_a_request_signed_in_its_header_is_the_published_one_at_every_stage(name
     )
     assert canonical == given.expected("header-canonical-request")
     derived = given.keys.derived(when, given.scope)
-    text = string_to_sign(when, derived.scope, canonical)
+    text = string_to_sign(when, derived, canonical)
     assert text == given.expected("header-string-to-sign")
     assert signature(derived, text) == given.expected("header-signature")
     signed = sign_header(given.keys, given.scope, when, given.method, path, query, lowered(lines), payload)
@@ -75,7 +75,7 @@ def test_a_request_signed_in_its_query_is_the_published_one_at_every_stage(name:
     signing = query + b"&" + added if query else added
     canonical = canonical_request(given.method, path, canonical_query(signing), canonical_headers(lines), payload)
     assert canonical == given.expected("query-canonical-request")
-    assert string_to_sign(when, given.keys.derived(when, given.scope).scope, canonical) == given.expected(
+    assert string_to_sign(when, given.keys.derived(when, given.scope), canonical) == given.expected(
         "query-string-to-sign"
     )
     signed = sign_query(given.keys, given.scope, when, given.method, path, signing, lines, payload)

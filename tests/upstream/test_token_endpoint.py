@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from proxy.upstream.resolver import Resolver
 from proxy.upstream.token_endpoint import MAX_BYTES, TokenEndpoints
@@ -71,14 +72,17 @@ async def test_hostile_answers(answer: Answer | None, expected: tuple[str, str])
 
 
 async def test_an_endpoint_that_does_not_answer_is_left_in_time_and_its_outcome_is_unknown() -> None:
+    left = asyncio.Event()
+
     async def silent(form: dict[str, str], headers: dict[str, str]) -> Answer | None:
-        await asyncio.sleep(5)
+        await left.wait()
         return None
 
     async with TokenServer(silent) as peer:
         with pytest.raises(TokenRefused) as refused:
             await ask(peer.url, endpoints(total=0.2))
-    assert refused.value.outcome == "unknown"
+        assert refused.value.outcome == ("unknown" if peer.forms else "down")
+        left.set()
 
 
 async def test_a_refused_connection_is_down() -> None:
@@ -104,6 +108,51 @@ async def test_the_parent_proxy_is_asked_for_the_endpoint() -> None:
         assert (await ask(peer.url, way)).access_token.reveal() == "an-access-token"
         assert parent.targets == [f"POST {peer.url} HTTP/1.1"]
         assert not peer.forms
+
+
+class ConnectProxy:
+    """A parent proxy that knows CONNECT, and where each name really is."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.asked: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.asked.append(head.splitlines()[0])
+        inner, outer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(self.pump(reader, outer), self.pump(inner, writer))
+
+    @staticmethod
+    async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await source.read(65_536):
+                sink.write(piece)
+                await sink.drain()
+        except OSError:
+            pass
+        finally:
+            sink.close()
+
+
+async def test_a_parent_proxy_that_has_a_name_is_asked_to_connect_and_tls_is_the_endpoints() -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("id.example.com").configure_cert(context)
+
+    async def addresses(host: str) -> Any:
+        return [(0, 0, 0, "", ("93.184.215.14", 0))]
+
+    trusting = ssl.create_default_context(cadata=authority.cert_pem.bytes().decode())
+    async with TokenServer(lambda form, headers: asyncio.sleep(0, GOOD), tls=context) as peer:
+        proxy = ConnectProxy(int(peer.url.rsplit(":", 1)[1].partition("/")[0]))
+        listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+        async with listening:
+            parent = f"http://localhost:{listening.sockets[0].getsockname()[1]}"
+            way = TokenEndpoints(Resolver(addresses), lambda: trusting, parent_url=parent)
+            assert (await ask("https://id.example.com/token", way, ())).access_token
+    assert proxy.asked == ["CONNECT id.example.com:443 HTTP/1.1"]
 
 
 async def test_proxy_variables_of_the_environment_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ class VaultStore:
         client_certificate: tuple[Path, Path] | None = None,
         connect_timeout: float = 2.0,
         read_timeout: float = 5.0,
-        threads: int = 32,
+        threads: int = 512,
         spread: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] = random.random,
@@ -83,20 +83,25 @@ class VaultStore:
     async def read_for(self, path: str, reader: Reader) -> Stored:
         """As `read`, with the call's id in Vault's own audit log, and with the caller's rights where callers log in."""
         mount, below = self._split(check_path(path))
-        return await self._run(lambda ask: self._engine.read(ask, mount, below), reader)
+        return await self._run(lambda ask: self._engine.read(ask, mount, below), path, reader)
 
     async def write(self, path: str, fields: Fields, expected_version: int | None) -> int:
         mount, below = self._split(check_path(path))
-        return await self._run(lambda ask: self._engine.write(ask, mount, below, dict(fields), expected_version))
+        return await self._run(lambda ask: self._engine.write(ask, mount, below, dict(fields), expected_version), path)
 
     async def delete(self, path: str) -> None:
         mount, below = self._split(check_path(path))
-        await self._run(lambda ask: self._engine.delete(ask, mount, below))
+        await self._run(lambda ask: self._engine.delete(ask, mount, below), path)
+
+    async def destroy_before(self, path: str, version: int) -> bool:
+        """See proxy.credentials.store.KeepsVersions. Needs `update` on the engine's destroy/ path."""
+        mount, below = self._split(check_path(path))
+        return await self._run(lambda ask: self._engine.destroy_before(ask, mount, below, version), path)
 
     async def list(self, prefix: str) -> list[str]:
         if prefix:
             check_path(prefix)
-        return sorted(await self._run(lambda ask: self._list(ask, prefix)))
+        return sorted(await self._run(lambda ask: self._list(ask, prefix), prefix))
 
     async def unwrap(self, wrapping: Secret) -> Fields:
         """What a response-wrapping token stands for; the token is spent. Raises StoreError."""
@@ -105,11 +110,11 @@ class VaultStore:
     async def close(self) -> None:
         await self.session.close()
 
-    async def _run(self, work: Callable[[Ask], T], reader: Reader = NOBODY) -> T:
+    async def _run(self, work: Callable[[Ask], T], path: str, reader: Reader = NOBODY) -> T:
         def asking(operation: Callable[[VaultAdapter], T]) -> T:
             return self.session.ask(operation, reader)
 
-        return await self.session.in_thread(lambda: work(asking))  # type: ignore[arg-type]
+        return await self.session.in_thread(lambda: work(asking), path)  # type: ignore[arg-type]
 
     def _split(self, path: str) -> tuple[str, str]:
         """(mount, path below it)."""

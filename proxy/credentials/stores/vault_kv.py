@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from proxy.credentials.store import Conflict, NotFound, Stored
 from proxy.credentials.stores.vault_errors import VaultRefusal, VaultUnreachable
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from proxy.credentials.stores.vault_transport import VaultAdapter
 
 T = TypeVar("T")
+
+MAX_VERSIONS: Final = 1000
+"""Earlier versions of one record that are destroyed: many times what engines are set to keep."""
 
 
 class Ask(Protocol):
@@ -32,6 +35,7 @@ class Engine(Protocol):
     def write(self, ask: Ask, mount: str, path: str, fields: dict[str, Any], expected: int | None) -> int: ...
     def delete(self, ask: Ask, mount: str, path: str) -> None: ...
     def folder(self, ask: Ask, mount: str, folder: str) -> Sequence[str]: ...
+    def destroy_before(self, ask: Ask, mount: str, path: str, version: int) -> bool: ...
 
 
 class Kv2:
@@ -68,6 +72,15 @@ class Kv2:
 
         self.read(ask, mount, path)
         ask(lambda adapter: KvV2(adapter).delete_latest_version_of_secret(path, mount_point=mount))
+
+    def destroy_before(self, ask: Ask, mount: str, path: str, version: int) -> bool:
+        from hvac.api.secrets_engines import KvV2
+
+        # Ones that are gone already are no error to Vault; it keeps max_versions of them, ten unless told otherwise.
+        earlier = list(range(max(1, version - MAX_VERSIONS), version))
+        if earlier:
+            ask(lambda adapter: KvV2(adapter).destroy_secret_versions(path, versions=earlier, mount_point=mount))
+        return bool(earlier)
 
     def folder(self, ask: Ask, mount: str, folder: str) -> Sequence[str]:
         from hvac.api.secrets_engines import KvV2
@@ -132,6 +145,10 @@ class Kv1:
 
         self.read(ask, mount, path)
         ask(lambda adapter: KvV1(adapter).delete_secret(path, mount_point=mount))
+
+    def destroy_before(self, ask: Ask, mount: str, path: str, version: int) -> bool:
+        """Nothing: what was replaced is gone."""
+        return False
 
     def folder(self, ask: Ask, mount: str, folder: str) -> Sequence[str]:
         from hvac.api.secrets_engines import KvV1

@@ -7,14 +7,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from proxy.credentials.store import NOBODY, Reader
 from proxy.credentials.stores.vault_callers import CallerLogin, CallerTokens
 from proxy.credentials.stores.vault_errors import VaultRefusal
+from proxy.credentials.stores.vault_lanes import Lanes
 from proxy.credentials.stores.vault_login import Grant, Login, renew
 from proxy.credentials.stores.vault_token import LoginStatus, VaultToken
 from proxy.errors import StoreError
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from proxy.credentials.stores.vault_transport import VaultAdapter, VaultTransport
 
 T = TypeVar("T")
+
+RESERVE: Final = 0.25
+"""The part of the threads that paths which hang cannot take."""
+KEPT_CONNECTIONS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class VaultSession:
 
     login         how the proxy itself gets a token; None when only callers log in
     callers       how a caller's own token becomes one of Vault's; None when the proxy's is used for every read
-    threads       requests at once
+    threads       requests at once, at most: as many threads are started as requests overlap
     spread        seconds over which logins are spread, so that a fleet that was cut off does not return in one moment
     clock, random monotonic seconds, and 0 to 1 for jitter
     """
@@ -54,7 +58,7 @@ class VaultSession:
         login: Login | None,
         callers: CallerLogin | None = None,
         *,
-        threads: int = 32,
+        threads: int = 512,
         spread: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] = random.random,
@@ -66,8 +70,8 @@ class VaultSession:
         self._transport: VaultTransport | None = None
         self._token = VaultToken(self._log_in, self._renew, clock, random) if login is not None else None
         self._callers = CallerTokens(callers, self.transport, clock, random) if callers is not None else None
-        self._connections = threads
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="vault")
+        self._connections = min(threads, KEPT_CONNECTIONS)
+        self._lanes = Lanes(threads, max(1, int(threads * RESERVE)))
         self._closed = threading.Event()
         self._upkeep: asyncio.Task[None] | None = None
 
@@ -92,7 +96,7 @@ class VaultSession:
 
     async def run(self, operation: Callable[[VaultAdapter], T], reader: Reader = NOBODY) -> T:
         """`ask` in a thread."""
-        return await self.in_thread(self.ask, operation, reader)
+        return await self.in_thread(lambda: self.ask(operation, reader))
 
     def ask(self, operation: Callable[[VaultAdapter], T], reader: Reader = NOBODY) -> T:
         """One operation with a live token; after a 403 once more with a new one. Blocks; raises StoreError.
@@ -122,13 +126,16 @@ class VaultSession:
         if self._upkeep is not None:
             self._upkeep.cancel()
             await asyncio.wait({self._upkeep})
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._lanes.close()
         if self._transport is not None:
             self._transport.close()
 
-    async def in_thread(self, function: Callable[..., T], *arguments: object) -> T:
-        """`function` in one of the session's threads: for work of several requests."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+    async def in_thread(self, function: Callable[[], T], path: str = "") -> T:
+        """`function` in one of the session's threads: for work of several requests, on behalf of the record at `path`.
+
+        A path that Vault is slow at waits for others of its kind and keeps no other path waiting.
+        """
+        return await self._lanes.run(path, function)
 
     async def _keep_token(self, token: VaultToken) -> None:
         while True:

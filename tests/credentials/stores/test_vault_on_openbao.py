@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from proxy.credentials.administration import set_record
+from proxy.credentials.disconnect import disconnect
 from proxy.credentials.store import NotFound
 from proxy.credentials.stores.vault import VaultStore
 from proxy.credentials.stores.vault_login import AppRoleLogin, JwtLogin, Login, TokenLogin
@@ -160,3 +161,27 @@ async def test_a_sealed_and_a_killed_server_are_errors(tmp_path: Path) -> None:
                 await store.read(PATH)
     finally:
         stop_openbao(server)
+
+
+async def test_versions_before_a_tombstone_are_destroyed(bao: OpenBao, tmp_path: Path) -> None:
+    async def nothing(_: object) -> None:
+        pass
+
+    bao.put(PATH, {"kind": "bearer", "token": "canary-1"})
+    bao.put(PATH, {"kind": "bearer", "token": "canary-2"})
+    async with opened(bao, TokenLogin(private(tmp_path / "token", bao.token))) as store:
+        version = await disconnect(store, PATH, nothing, 1.0)
+        assert (await store.read(PATH)).fields["disabled"] is True
+        assert await store.destroy_before(PATH, version)
+        assert (await store.read(PATH)).version == version
+    versions = bao.ask("GET", f"{bao.mount}/metadata/{PATH}")["data"]["versions"]
+    assert {int(number): kept["destroyed"] for number, kept in versions.items()} == {
+        number: number < version for number in range(1, version + 1)
+    }
+
+
+async def test_a_login_that_may_not_destroy_is_told(bao: OpenBao, approle: Callable[..., AppRoleLogin]) -> None:
+    bao.put(PATH, {"token": "t"})
+    async with opened(bao, approle()) as store:
+        with pytest.raises(StoreError, match="destroy"):
+            await store.destroy_before(PATH, 2)
