@@ -1,7 +1,7 @@
 """The image's list of software, CycloneDX 1.6: `python -m proxy.sbom`.
 
-Names, versions and licences of the installed distributions, as their metadata say them; sorted, without a time, so that the
-same image has the same list. https://cyclonedx.org/docs/1.6/json/
+Names, versions and licences of the installed distributions, as their metadata say them; sorted and without a time, so
+that the same image has the same list. https://cyclonedx.org/docs/1.6/json/
 """
 
 from __future__ import annotations
