@@ -28,8 +28,9 @@ def _component(distribution: Distribution) -> dict[str, Any]:
         "version": version,
         "purl": f"pkg:pypi/{name.lower().replace('_', '-')}@{version}",
     }
-    licence = distribution.metadata.get("License-Expression")
-    return {**found, "licenses": [{"expression": licence}]} if licence else found
+    if "License-Expression" not in distribution.metadata:
+        return found
+    return {**found, "licenses": [{"expression": distribution.metadata["License-Expression"]}]}
 
 
 if __name__ == "__main__":
