@@ -102,7 +102,8 @@ class Pipeline:
         self._skews: Skews = {}
         self.keeping: Keeping | None = None
         self.paging = Paging(lambda: os.urandom(32))
-        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
+        self.trouble = Trouble()
+        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, self.trouble)
 
     # The path, from top to bottom.
 
