@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from policies.paths import ANY_PATH, NO_MATCH, PathTable, allow_segments, deny_readings, deny_segments
 from policies.refusals import Denied, refusal, unmatched
 from policies.rules import CredentialUse, Effect, Endpoint, Network, Rule
+from policies.tls_terms import TlsTerms
 
 MAX_VERDICTS: Final = 1_024
 MAX_REMEMBERED_PATH: Final = 256
@@ -42,6 +43,7 @@ class Allowed:
     max_bytes: int | None = None
     warning: Denied | None = None
     token_endpoint: bool = False
+    tls: TlsTerms | None = None
 
 
 Verdict = Allowed | Denied
@@ -51,7 +53,7 @@ def _grant(rule: Rule) -> Allowed:
     effect = rule.effect
     return Allowed(
         rule.name, rule.document, effect.credential, effect.networks, effect.presigned, effect.mask, effect.errors,
-        effect.plaintext, rule.tunnel, False, effect.max_bytes, None, effect.token_endpoint,
+        effect.plaintext, rule.tunnel, False, effect.max_bytes, None, effect.token_endpoint, effect.tls,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -34,7 +35,7 @@ from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
 from proxy.model import Caller
-from proxy.opening import open_issuing, open_store, paths_and_limits, write_back
+from proxy.opening import open_certificates, open_issuing, open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.paging import Paging
 from proxy.pipeline import Pipeline
@@ -53,6 +54,7 @@ from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.tls_identity import TlsContexts
 from proxy.wire.framing import Limits
 from proxy.wire.hop import Buffered, Patience
 from proxy.wire.pool import Pool
@@ -106,6 +108,7 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings, self._provider_at)
         self._roots: ssl.SSLContext | None = None
+        self._contexts = TlsContexts(lambda: self.roots, partial(client_context, settings.upstream.extra_ca_file))
         self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
@@ -123,8 +126,9 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
-            signers=SIGNERS,
+            signers={kind: row.prepare for kind, row in SIGNERS.items()},
             issuing=self.issuing,
+            certificates=open_certificates(settings, self.store),
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
@@ -166,7 +170,7 @@ class Instance:
         """Where the listeners are, in the order of the settings."""
 
     def _outside(self, limits: Limits) -> Outside:
-        dialler = Dialler(limits, lambda _: self.roots, self.routes.connect_timeout, parent_of(self.settings))
+        dialler = Dialler(limits, self._contexts.of, self.routes.connect_timeout, parent_of(self.settings))
         return Outside(AddressResolver(), dialler)
 
     @property
@@ -310,6 +314,7 @@ class Instance:
 
     def _take_roots(self, roots: ssl.SSLContext) -> None:
         self._roots = roots
+        self._contexts.forget()
         self.pool.retire()
 
     def _reloads(self) -> Iterator[Reloadable[Any]]:

@@ -13,6 +13,7 @@ import msgspec
 
 if TYPE_CHECKING:
     from proxy.catalog import Operation, Provider
+    from signers.client_certificate import ClientCertificate
     from signers.placement import Injection
     from signers.secret import Secret
     from signers.signing import Signing
@@ -100,7 +101,7 @@ class HeaderSection:
     timeout     seconds that the caller gives the call (Sluicegate-Timeout); 0 without
     origin      Origin as received, which browsers send for the page that calls; None without
     suspects    some value may be a session token and has to be looked at before it leaves
-    memo        the last rendering: (what it depends on …, what came of it); see proxy/upstream/rendering.py and sealing.py
+    memo        the last rendering: (what it depends on …, what came of it); see rendering.py, sealing.py in upstream
     """
 
     __slots__ = (
@@ -228,6 +229,8 @@ class Material:
     """Digest of the token, where a provider issued one; empty for what its owner stored."""
     signing: Signing | None = None
     """Signs each request as it is, for kinds that cannot be prepared once (signers/table.py)."""
+    certificate: ClientCertificate | None = None
+    """Shown in the TLS handshake."""
 
 
 class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):

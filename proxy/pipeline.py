@@ -31,17 +31,18 @@ from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.paging import Page, Paging, reads_body, with_body_of
 from proxy.responses.delivery import Delivery
-from proxy.responses.judging import Judging, streams, to_be_held
+from proxy.responses.judging import Judging, event_stream, streams, to_be_held
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
 from proxy.served import CallIds, Served
-from proxy.upstream.exchange import Exchange
 from proxy.upstream.ledger.keeping import Keeping
+from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
+from proxy.upstream.tls_identity import TlsWays
 from proxy.upstream.trouble import Trouble
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.hop import Buffered
@@ -95,6 +96,7 @@ class Pipeline:
         self._metrics = metrics
         self._in_flight = in_flight
         self.buffered = buffered or Buffered()
+        self._tls_ways = TlsWays()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
         self._skews: Skews = {}
@@ -203,6 +205,8 @@ class Pipeline:
         if call.section.wishes is not None and not exchange.tokens:
             self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
+        if allowed.tls is not None or (material is not None and material.certificate is not None):
+            way = self._identified(way, allowed, material)
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
@@ -309,7 +313,7 @@ class Pipeline:
         ways[destination, id(allowed)] = (allowed, way)
         return way
 
-    async def _renew(self, exchange: Exchange) -> bytes | None:
+    async def _renew(self, exchange: Lifecycle) -> bytes | None:
         """After a provider's 401: the head with the record as it is now, if that is another one."""
         assert isinstance(exchange, Served)
         caller, route, allowed, used = exchange.caller, exchange.route, exchange.allowed, exchange.material
@@ -324,9 +328,9 @@ class Pipeline:
         destination = exchange.call.destination
         found = self._credentials.resolve(caller, use, route.provider, destination, time.time(), call_id)
         material = found if isinstance(found, Material) else await found
-        return self._head(exchange, self._way(destination, route, allowed), material)
+        return self._head_again(exchange, route, allowed, material)
 
-    async def _resign(self, exchange: Exchange) -> bytes:
+    async def _resign(self, exchange: Lifecycle) -> bytes:
         """Before a call is repeated: its head, with the credential resolved and the request signed anew."""
         assert isinstance(exchange, Served)
         caller, route, allowed, material = exchange.caller, exchange.route, exchange.allowed, exchange.material
@@ -337,9 +341,22 @@ class Pipeline:
         if material is not None and allowed.credential is not None:
             found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
             material = found if isinstance(found, Material) else await found
-        return self._head(exchange, self._way(destination, route, allowed), material)
+        return self._head_again(exchange, route, allowed, material)
 
-    def _judge(self, exchange: Exchange, head: ReplyHead, bodiless: bool) -> Judging | None:
+    def _head_again(self, exchange: Served, route: Route, allowed: Allowed, material: Material | None) -> bytes:
+        """The head of another attempt, which goes out on connections of the identity that the material has by now."""
+        way = self._way(exchange.call.destination, route, allowed)
+        exchange.way = self._identified(way, allowed, material)
+        return self._head(exchange, exchange.way, material)
+
+    def _identified(self, way: Way, allowed: Allowed, material: Material | None) -> Way:
+        """The way with what the rule wants of the host and the certificate that we show it, if either is there."""
+        certificate = material.certificate if material is not None else None
+        if certificate is None and allowed.tls is None:
+            return way
+        return self._tls_ways.way(way, allowed.tls, certificate)
+
+    def _judge(self, exchange: Lifecycle, head: ReplyHead, bodiless: bool) -> Judging | None:
         """What judges a reply before it is passed on; None for one that needs no judge."""
         assert isinstance(exchange, Served)
         route = exchange.route
@@ -351,6 +368,8 @@ class Pipeline:
         operation = route.operation.name if route.operation is not None else None
         kept = exchange.entry is not None and not streams(head)
         if head.status < 400 and not kept and not to_be_held(head, bodiless, dialect, operation):
+            if dialect.streams_errors and event_stream(head):
+                exchange.look_at_events(dialect)
             return None
         paged = partial(self._next_page, exchange) if head.status < 300 and operation is not None else None
         return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time, paged)
@@ -375,10 +394,10 @@ class Pipeline:
 
     # Ends.
 
-    def _broken(self, exchange: Exchange, error: Exception) -> None:
+    def _broken(self, exchange: Lifecycle, error: Exception) -> None:
         log.error("internal error", exc_info=error, extra={"call_id": exchange.call.call_id, "stage": exchange.stage})
 
-    def _finished(self, exchange: Exchange) -> None:
+    def _finished(self, exchange: Lifecycle) -> None:
         assert isinstance(exchange, Served)
         self.running.discard(exchange)
         self.accounting.closed(exchange)

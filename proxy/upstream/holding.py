@@ -19,7 +19,7 @@ from proxy.upstream.retry import Attempted, Phase, wait_before_next
 from proxy.wire.reply_head import ReplyHead
 
 if TYPE_CHECKING:
-    from proxy.upstream.exchange import Exchange
+    from proxy.upstream.reply_half import ReplyHalf
 
 HELD_SECONDS: Final = 10.0
 """A failure's body that has not ended by then is judged by what has come of it."""
@@ -62,7 +62,7 @@ class Holding:
 
     __slots__ = ("_deadline", "_exchange", "_judging")
 
-    def __init__(self, exchange: Exchange, judging: Judging, read_timeout: float) -> None:
+    def __init__(self, exchange: ReplyHalf, judging: Judging, read_timeout: float) -> None:
         self._exchange = exchange
         self._judging = judging
         self._deadline = time.monotonic() + (min(HELD_SECONDS, read_timeout) if judging.failing else read_timeout)
@@ -192,7 +192,7 @@ class Holding:
 
 
 def next_wait(
-    exchange: Exchange, kind: Kind, phase: Phase, wait: float | None = None, repeatable: bool = True
+    exchange: ReplyHalf, kind: Kind, phase: Phase, wait: float | None = None, repeatable: bool = True
 ) -> float | None:
     """Seconds before the next attempt; None when there is none. Takes it from the destination's budget."""
     now, limit = time.monotonic(), exchange.call.section.timeout
@@ -213,14 +213,14 @@ def next_wait(
     return found
 
 
-async def repeated(exchange: Exchange, wait: float) -> None:
+async def repeated(exchange: ReplyHalf, wait: float) -> None:
     """The next attempt after a wait, signed and resolved anew. The client's leaving cancels it."""
     exchange.waited += wait
     await asyncio.sleep(wait)
     exchange.send_again(await exchange.means.resign(exchange))
 
 
-def again_or_fail(exchange: Exchange, error: GatewayError, phase: Phase) -> None:
+def again_or_fail(exchange: ReplyHalf, error: GatewayError, phase: Phase) -> None:
     """After an attempt without an answer: the next one, or the error."""
     wait = next_wait(exchange, error.code.kind, phase) if error.code.retry == "if safe" else None
     if wait is not None:

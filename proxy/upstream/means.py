@@ -15,7 +15,7 @@ from proxy.wire.reply_head import ReplyHead
 from proxy.wire.tunnel import OpaqueRelay
 
 if TYPE_CHECKING:
-    from proxy.upstream.exchange import Exchange
+    from proxy.upstream.lifecycle import Lifecycle
 
 
 class Reply(Protocol):
@@ -26,6 +26,7 @@ class Reply(Protocol):
     bytes_out: int
     keep: bool
     mode: str
+    events: Any
 
     def mask(self, masks: Any) -> None: ...
     def interim(self, head: ReplyHead) -> None: ...
@@ -39,7 +40,7 @@ class Reply(Protocol):
     def problem(self, error: GatewayError, *, provider: str | None = None, idempotent: bool = False) -> None: ...
 
 
-Renew = Callable[["Exchange"], Awaitable[bytes | None]]
+Renew = Callable[["Lifecycle"], Awaitable[bytes | None]]
 """Called once on a provider's 401: the request's head with a newer credential, or None when there is none."""
 
 
@@ -62,8 +63,8 @@ class Means(NamedTuple):
 
     pool: Sending
     relays: set[OpaqueRelay]
-    finished: Callable[[Exchange], None]
-    broken: Callable[[Exchange, Exception], None]
-    judge: Callable[[Exchange, ReplyHead, bool], Judging | None]
-    resign: Callable[[Exchange], Awaitable[bytes]]
+    finished: Callable[[Lifecycle], None]
+    broken: Callable[[Lifecycle, Exception], None]
+    judge: Callable[[Lifecycle, ReplyHead, bool], Judging | None]
+    resign: Callable[[Lifecycle], Awaitable[bytes]]
     trouble: Trouble

@@ -52,6 +52,8 @@ class Seal:
         self._leaving = _remembered(call, signing, pins, is_session)
         self._request = _outgoing(call, self._leaving.lines, region, service)
         self._coder: Coder | None = None
+        self._body: bytes | None = None
+        self._timed = True
         self._sent = 0.0
         self._corrected = False
         self.need = self._guarded(lambda: signing.need(self._request))
@@ -61,10 +63,11 @@ class Seal:
         self._sent = time.monotonic()
         now = time.time() + self._skews.get(self._request.host, 0.0)
         signed = self._guarded(lambda: self._signing.sign(self._request, body, now))
-        self._coder = signed.coder
+        self._coder, self._body, self._timed = signed.coder, signed.body, signed.timed
         held = body is not None and self.need.hold > 0
         block = self._leaving.without(signed.drops | _HOLDING_DROPS if held else signed.drops)
-        length = b"Content-Length: %d\r\n" % len(body or b"") if held else b""
+        sent = signed.body if signed.body is not None else body or b""
+        length = b"Content-Length: %d\r\n" % len(sent) if held else b""
         method = self._call.method.encode("ascii")
         return b"%b %b HTTP/1.1\r\n%b%b%b\r\n" % (method, signed.target, block, length, signed.lines)
 
@@ -79,6 +82,8 @@ class Seal:
 
     def piece(self, payload: bytes) -> bytes:
         """Body bytes as they leave."""
+        if self._body is not None:
+            payload, self._body = self._body, None
         coder = self._coder
         return payload if coder is None else self._guarded(lambda: coder.feed(payload))
 
@@ -92,7 +97,7 @@ class Seal:
 
         The provider's time is its Date header less half the round trip. A reply from a cache (Age) tells nothing.
         """
-        if reply.status not in _REFUSALS or self._corrected:
+        if reply.status not in _REFUSALS or self._corrected or not self._timed:
             return False
         theirs = _date(reply)
         if theirs is None:

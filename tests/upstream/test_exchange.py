@@ -19,6 +19,7 @@ from proxy.responses.delivery import Delivery
 from proxy.responses.judging import Judging
 from proxy.responses.masking import Masks
 from proxy.upstream.exchange import Exchange
+from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.trouble import Trouble
@@ -75,13 +76,13 @@ class Lines:
         return connection
 
 
-def judge(exchange: Exchange, head: ReplyHead, bodiless: bool) -> Judging | None:
+def judge(exchange: Lifecycle, head: ReplyHead, bodiless: bool) -> Judging | None:
     if head.status < 400:
         return None
     return Judging(head, bodiless, Dialect(), None, exchange.repeatable, time.time)
 
 
-async def same(exchange: Exchange) -> bytes:
+async def same(exchange: Lifecycle) -> bytes:
     return exchange.head_bytes
 
 
@@ -96,7 +97,7 @@ class Ends:
         self.finished: list[tuple[str, str | None]] = []
         self.broken: list[Exception] = []
         self.relays: set[OpaqueRelay] = set()
-        self.renew: Callable[[Exchange], Awaitable[bytes | None]] | None = None
+        self.renew: Callable[[Lifecycle], Awaitable[bytes | None]] | None = None
         self.masks: Masks | None = None
         self.addresses: Callable[[], Any] = lambda: ("192.0.2.1",)
         self._start, self._idempotent, self._dropped = start, idempotent, dropped
@@ -126,7 +127,7 @@ class Ends:
         except GatewayError as error:
             self.exchanges[-1].fail(error)
 
-    def _finished(self, exchange: Exchange) -> None:
+    def _finished(self, exchange: Lifecycle) -> None:
         self.finished.append((exchange.outcome, exchange.error.code.name if exchange.error else None))
 
     def ask(self, method: str = "GET", body: bytes = b"", *lines: str) -> None:
@@ -549,11 +550,11 @@ async def test_a_provider_that_stops_is_given_up_in_time(part: bytes, method: st
 REFUSED = b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n"
 
 
-async def newer(_: Exchange) -> bytes | None:
+async def newer(_: Lifecycle) -> bytes | None:
     return b"<newer>\r\n\r\n"
 
 
-async def none(_: Exchange) -> bytes | None:
+async def none(_: Lifecycle) -> bytes | None:
     return None
 
 

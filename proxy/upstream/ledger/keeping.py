@@ -14,7 +14,8 @@ from proxy.upstream.ledger.sqlite import Ledger
 from proxy.wire.reply_head import ReplyHead
 
 if TYPE_CHECKING:
-    from proxy.upstream.exchange import Exchange
+    from proxy.upstream.lifecycle import Lifecycle
+    from proxy.upstream.request_half import RequestHalf
 
 log = logging.getLogger("sluicegate.ledger")
 LONGEST_KEY: Final = 255
@@ -40,7 +41,7 @@ class Keeping:
         return Entry(self._ledger, self._secret, self._instance, scope, key, call_id)
 
 
-async def entered(exchange: Exchange, entry: Entry, body: bytes) -> None:
+async def entered(exchange: RequestHalf, entry: Entry, body: bytes) -> None:
     """Commits that the call is about to be sent, and sends it; or answers with the reply of the same call before."""
     call = exchange.call
     earlier = await entry.begin(call.method, call.destination.origin, call.place.target, body)
@@ -57,7 +58,7 @@ def reply_of(head: ReplyHead, body: bytes, whole: bool = True) -> Reply:
     return Reply(head.status, [line for line in head.section.kept if line[0].lower() not in framing], body, whole)
 
 
-def kind_of_end(exchange: Exchange) -> Kind:
+def kind_of_end(exchange: Lifecycle) -> Kind:
     """The kind of how an exchange ended without a success; a client that left counts as unavailable."""
     if exchange.error is not None:
         return exchange.error.code.kind
