@@ -11,6 +11,7 @@ from policies.expression_types import ExpressionFault
 from policies.expressions import expression
 from policies.facts import ProviderFacts
 from policies.matchers import glob_matches, host_pattern
+from policies.placeholders import position_findings
 from policies.rules import params_of
 
 Place = tuple[str | int, ...]
@@ -100,6 +101,8 @@ def _allow(rule: AllowRule, providers: Mapping[str, ProviderFacts]) -> Iterator[
         for key in ("port", "plaintext"):
             if getattr(rule, key) is not None:
                 yield (key,), f"{key} needs a host: a provider is reached over https on 443 at its own hosts"
+    if rule.tls is not None and rule.plaintext:
+        yield ("tls",), "a call in plain text has no TLS: drop tls or plaintext"
     yield from _credential(rule, providers)
 
 
@@ -113,6 +116,13 @@ def _credential(rule: AllowRule, providers: Mapping[str, ProviderFacts]) -> Iter
                 ("credential", "format"),
                 "format says how the value is written in a header, query or cookie: name one",
             )
+        if placements and rule.credential.placeholders is not None:
+            yield (
+                ("credential", placements[0]),
+                "a credential replaces placeholders or has a place of its own, not both",
+            )
+        for place, message in position_findings(rule.credential.placeholders or ()):
+            yield ("credential", "placeholders", *place), message
     carries = rule.credential is not None or rule.provider is not None
     if carries and rule.credential != "none" and not _host_may_carry(rule, providers):
         yield (

@@ -13,7 +13,7 @@ from policies.decide import rank
 from policies.document import Subject
 from policies.matchers import globs_overlap, paths_overlap
 from policies.paths import ANY_PATH
-from policies.rules import CredentialUse, Document, Rule
+from policies.rules import Document, Rule
 
 Located = tuple[Document, Rule]
 
@@ -44,12 +44,12 @@ def conflicts(documents: Iterable[Document]) -> Iterator[tuple[Located, Located]
 
 
 def _shelves(documents: Iterable[Document]) -> Iterator[list[_Entry]]:
-    """Entries that share host pattern and rank, wherever they do not all use one credential."""
+    """Entries that share host pattern and rank, wherever they do not all use one credential and one TLS."""
     rules = [(document, rule) for document in documents for rule in document.allows if not rule.tunnel]
-    uses: dict[str, set[CredentialUse | None]] = {}
+    uses: dict[str, set[object]] = {}
     for _, rule in rules:
         for text in _host_texts(rule):
-            uses.setdefault(text, set()).add(rule.effect.credential)
+            uses.setdefault(text, set()).add(rule.effect.carries)
     shelves: dict[tuple[object, ...], list[_Entry]] = {}
     for document, rule in rules:
         for text in _host_texts(rule):
@@ -57,7 +57,7 @@ def _shelves(documents: Iterable[Document]) -> Iterator[list[_Entry]]:
                 for segments, literal in [(path.segments, path.literal) for path in rule.paths] or [(ANY_PATH, 0)]:
                     key = (text, rule.scheme, rule.port, rank(rule, (0, 0), literal))
                     shelves.setdefault(key, []).append(_Entry(document, rule, segments))
-    return (entries for entries in shelves.values() if len({entry.rule.effect.credential for entry in entries}) > 1)
+    return (entries for entries in shelves.values() if len({entry.rule.effect.carries for entry in entries}) > 1)
 
 
 def _host_texts(rule: Rule) -> list[str]:
@@ -103,7 +103,7 @@ def _meeting_paths(ones: Sequence[_Entry], others: Sequence[_Entry]) -> Iterator
             prefix = entry.prefix
             for length in range(len(prefix) + 1):
                 for other in by_prefix.get(prefix[:length], ()):
-                    if other.rule.effect.credential != entry.rule.effect.credential:
+                    if other.rule.effect.carries != entry.rule.effect.carries:
                         yield entry, other
 
 

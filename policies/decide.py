@@ -15,6 +15,7 @@ from policies.narrowing import concerned, holding
 from policies.paths import ANY_PATH, NO_MATCH, PathTable, allow_segments, deny_readings, deny_segments
 from policies.refusals import Denied, refusal, unmatched
 from policies.rules import CredentialUse, Effect, Endpoint, Network, Rule
+from policies.tls_terms import TlsTerms
 
 MAX_VERDICTS: Final = 1_024
 MAX_REMEMBERED_PATH: Final = 256
@@ -46,6 +47,7 @@ class Allowed:
     max_bytes: int | None = None
     warning: Denied | None = None
     token_endpoint: bool = False
+    tls: TlsTerms | None = None
 
 
 Verdict = Allowed | Denied
@@ -55,7 +57,7 @@ def _grant(rule: Rule) -> Allowed:
     effect = rule.effect
     return Allowed(
         rule.name, rule.document, effect.credential, effect.networks, effect.presigned, effect.mask, effect.errors,
-        effect.plaintext, rule.tunnel, False, effect.max_bytes, None, effect.token_endpoint,
+        effect.plaintext, rule.tunnel, False, effect.max_bytes, None, effect.token_endpoint, effect.tls,
     )  # fmt: skip
 
 

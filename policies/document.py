@@ -8,35 +8,31 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from policies.base import Strict
 from policies.matchers import host_pattern, network, path_pattern
+from policies.names import Header, Parameter
+from policies.placeholders import MAX_POSITIONS, PlaceholderPosition
+from policies.tls_terms import TlsDocument
 
 DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 """How many bytes an uninspected tunnel may carry, both ways together, where its rule gives no `max_bytes`."""
 
 FEATURES: Final = (
     "access", "content-types", "errors", "labels", "mask", "max-body", "namespace", "networks", "operations",
-    "path-templates", "paths", "per-actor", "plaintext", "presigned", "query", "token-endpoint", "tunnel",
-    "warn", "when",
+    "path-templates", "paths", "per-actor", "placeholders", "plaintext", "presigned", "query", "tls", "token-endpoint",
+    "tunnel", "warn", "when",
 )  # fmt: skip
 """What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SUBJECT: Final = re.compile(r"[^\s*\x00-\x1f\x7f]{0,255}\*?")
 _METHOD: Final = re.compile(r"[A-Z][A-Z0-9-]{0,31}")
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
-_PARAMETER: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _AWS_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+*-]{1,64}/[a-z0-9!#$&^_.+*-]{1,64}")
 _TUNNEL: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s]+)(?::(?P<port>[0-9]{1,5}))?")
-
-# Headers that frame or route a message, or that this proxy consumes: a credential there would change what is sent.
-_RESERVED_HEADERS: Final = frozenset(
-    {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer", "upgrade", "cookie",
-     "expect", "proxy-authorization", "proxy-connection", "idempotency-key"}
-)  # fmt: skip
 
 
 def _name(text: str) -> str:
@@ -105,20 +101,6 @@ def _tunnel(text: str) -> str:
     return text
 
 
-def _header(text: str) -> str:
-    if not _HEADER.fullmatch(text):
-        raise ValueError("that is not a header's name")
-    if text.lower() in _RESERVED_HEADERS or text.lower().startswith("sluicegate-"):
-        raise ValueError(f"{text} cannot carry a credential: it frames the message or belongs to the proxy")
-    return text
-
-
-def _parameter(text: str) -> str:
-    if not _PARAMETER.fullmatch(text) or any(sign in text for sign in "&=;,#"):
-        raise ValueError("that is not a parameter's name")
-    return text
-
-
 def _format(text: str) -> str:
     if text.count("{value}") != 1 or not text.isprintable():
         raise ValueError('a format holds "{value}" once, and no control character')
@@ -158,24 +140,18 @@ Path = Annotated[str, AfterValidator(_path)]
 OperationGlob = Annotated[str, AfterValidator(_glob)]
 Method = Annotated[str, AfterValidator(_method)]
 Network = Annotated[str, AfterValidator(_network)]
-Parameter = Annotated[str, Field(min_length=1, max_length=128)]
+QueryName = Annotated[str, Field(min_length=1, max_length=128)]
 ValueGlobs = Annotated[tuple[Annotated[str, AfterValidator(_value_glob)], ...], Field(min_length=1)]
 MediaType = Annotated[str, AfterValidator(_media_type)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
-class _Strict(BaseModel):
-    """Unknown keys are faults, types are not converted, values never stand in an error's text."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True)
-
-
-class Metadata(_Strict):
+class Metadata(Strict):
     name: Name
     description: str = ""
 
 
-class Subject(_Strict):
+class Subject(Strict):
     """Who is meant: every key given must match. A key left out matches anyone."""
 
     agent: SubjectPattern | None = None
@@ -186,7 +162,7 @@ class Subject(_Strict):
     """Every label given must be there and match; "*" is any value."""
 
 
-class Impersonate(_Strict):
+class Impersonate(Strict):
     """For whom a service account acts: the call's actor, as an account of one domain (Google's delegation)."""
 
     from_: Annotated[Literal["actor"], Field(alias="from")]
@@ -195,19 +171,23 @@ class Impersonate(_Strict):
     """Globs over the account's local part; "*" for everyone of the domain."""
 
 
-class Credential(_Strict):
+class Credential(Strict):
     """Which record of the store is used and where its value stands (default: where the provider wants it)."""
 
     name: Name
     per: Literal["tenant", "actor"] = "tenant"
-    header: Annotated[str, AfterValidator(_header)] | None = None
-    query: Annotated[str, AfterValidator(_parameter)] | None = None
-    cookie: Annotated[str, AfterValidator(_parameter)] | None = None
+    header: Header | None = None
+    query: Parameter | None = None
+    cookie: Parameter | None = None
     format: Annotated[str, AfterValidator(_format)] | None = None
     region: Annotated[str, AfterValidator(_aws_name)] = ""
     """What an aws credential signs for, where host and record do not say or say something else."""
     service: Annotated[str, AfterValidator(_aws_name)] = ""
     impersonate: Impersonate | None = None
+    placeholders: Annotated[tuple[PlaceholderPosition, ...], Field(min_length=1, max_length=MAX_POSITIONS)] | None = (
+        None
+    )
+    """Where the client writes a placeholder, instead of a place that the proxy writes to."""
 
 
 def _credential_form(value: Any) -> str:
@@ -219,7 +199,7 @@ CredentialChoice = Annotated[
 ]
 
 
-class Match(_Strict):
+class Match(Strict):
     """The keys that say which calls a rule is about. Every key given must match."""
 
     name: Name
@@ -231,7 +211,7 @@ class Match(_Strict):
     port: Port | None = None
     methods: Annotated[tuple[Method, ...], Field(min_length=1)] | None = None
     paths: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
-    query: Annotated[dict[Parameter, ValueGlobs], Field(min_length=1)] | None = None
+    query: Annotated[dict[QueryName, ValueGlobs], Field(min_length=1)] | None = None
     """Parameters of the query, decoded, with the values that match."""
     content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] | None = None
     when: str | None = None
@@ -248,6 +228,7 @@ class AllowRule(Match):
     """Only calls whose body has at most so many bytes."""
     credential: CredentialChoice | None = None
     networks: tuple[Network, ...] = ()
+    tls: TlsDocument | None = None
     presigned: Literal["allow", "refuse"] = "refuse"
     token_endpoint: Literal["allow", "refuse"] = "refuse"
     """Whether these calls may ask a token endpoint; the tokens in its answer are covered."""
@@ -260,7 +241,7 @@ class DenyRule(Match):
     """Calls that must not leave, whatever any allow says."""
 
 
-class EgressPolicy(_Strict):
+class EgressPolicy(Strict):
     """A whole document."""
 
     apiVersion: Literal["sluicegate/v1"]

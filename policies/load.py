@@ -22,6 +22,7 @@ from policies.facts import ProviderFacts
 from policies.policy_set import PolicySet
 from policies.rules import Document, Rule, compile_document
 from policies.source import Fault, Source, read
+from policies.tls_terms import authorities_of
 
 MAX_CONFLICTS: Final = 50
 TEST_SUFFIXES: Final = ("_test.yaml", "_test.yml")
@@ -129,14 +130,26 @@ def _document(source: Source, floor: bool, providers: Mapping[str, ProviderFacts
     rules = rules_findings(dict(enumerate(policy.allow)), dict(enumerate(policy.deny)), providers)
     for place, message in (*document_findings(policy), *rules):
         faults.append(Fault(source.file, source.line(place), message))
+    authorities = _authorities(source, policy, faults)
     if len(faults) > before:
         return None
     return _Read(
-        compile_document(policy, source.file, floor=floor, providers=providers),
+        compile_document(policy, source.file, floor=floor, providers=providers, authorities=authorities),
         source.line(("metadata", "name")),
         {key: source.item_lines(key) for key in ("allow", "deny")},
-        _content(policy, floor),
+        _content(policy, floor, authorities),
     )
+
+
+def _authorities(source: Source, policy: EgressPolicy, faults: list[Fault]) -> dict[int, str]:
+    """The PEM text of each allow's `tls.ca`; those that cannot be read are faults."""
+    found = {}
+    folder = Path(source.file).parent
+    for index, pem, fault in authorities_of({index: rule.tls for index, rule in enumerate(policy.allow)}, folder):
+        if fault:
+            faults.append(Fault(source.file, source.line(("allow", index, "tls", "ca")), fault))
+        found[index] = pem
+    return found
 
 
 def _valid(source: Source, key: str, model: type[R]) -> dict[int, R]:
@@ -215,11 +228,11 @@ def _conflicts(documents: Sequence[_Read]) -> Iterator[Fault]:
             other_file,
             other_line,
             f'"{other.name}" and "{rule.name}" ({file}:{line}) can allow the same call equally specifically, with '
-            "different credentials: narrow one of them (host, path, operations, methods, subjects)",
+            "different credentials or TLS terms: narrow one of them (host, path, operations, methods, subjects)",
         )
 
 
-def _content(policy: EgressPolicy, floor: bool) -> bytes:
+def _content(policy: EgressPolicy, floor: bool, authorities: Mapping[int, str]) -> bytes:
     """Digest of one document; remarks, the order of its rules and what equals a default do not count."""
     ordered = policy.model_copy(
         update={
@@ -228,7 +241,8 @@ def _content(policy: EgressPolicy, floor: bool) -> bytes:
         }
     )
     text = ordered.model_dump_json(exclude_defaults=True).encode()
-    return hashlib.sha256((b"floor\0" if floor else b"\0") + text).digest()
+    files = "".join(sorted(authorities.values())).encode()
+    return hashlib.sha256((b"floor\0" if floor else b"\0") + text + files).digest()
 
 
 def _digest(documents: Sequence[_Read], default: str) -> str:

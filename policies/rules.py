@@ -13,6 +13,8 @@ from policies.document import DEFAULT_TUNNEL_BYTES, AllowRule, Credential, DenyR
 from policies.expressions import expression
 from policies.facts import ProviderFacts
 from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, network, path_pattern
+from policies.placeholders import Stand, stands
+from policies.tls_terms import TlsTerms, tls_terms
 from policies.traits import NO_TRAITS, Labels, Traits
 
 Endpoint = tuple[str, str, int]
@@ -44,13 +46,14 @@ class Impersonation:
 class CredentialUse:
     """Which credential a call gets: record `name`, of the tenant or of the actor.
 
-    `placement` is (kind, name, format), kind one of header, query, cookie; None leaves it to the provider.
+    `placement` is (kind, name, format), kind one of header, query, cookie; or the stands of placeholders; None leaves
+    it to the provider.
     `impersonate` is set where a service account acts for the actor.
     """
 
     name: str
     per: Literal["tenant", "actor"] = "tenant"
-    placement: tuple[str, str, str] | None = None
+    placement: tuple[str, str, str] | tuple[Stand, ...] | None = None
     impersonate: Impersonation | None = None
     region: str = ""
     service: str = ""
@@ -69,6 +72,12 @@ class Effect:
     errors: str = "problem"
     plaintext: bool = False
     max_bytes: int | None = None
+    tls: TlsTerms | None = None
+
+    @property
+    def carries(self) -> tuple[CredentialUse | None, TlsTerms | None]:
+        """With what, and to whom: two rules that differ in this cannot both hold for one call."""
+        return self.credential, self.tls
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,16 +179,27 @@ def _labelled(wanted: Mapping[str, str], labels: Labels) -> bool:
 
 
 def compile_document(
-    policy: EgressPolicy, file: str, *, floor: bool, providers: Mapping[str, ProviderFacts]
+    policy: EgressPolicy,
+    file: str,
+    *,
+    floor: bool,
+    providers: Mapping[str, ProviderFacts],
+    authorities: Mapping[int, str] | None = None,
 ) -> Document:
-    """A checked document with its rules compiled. `policy` must have passed `policies.checks`."""
+    """A checked document with its rules compiled. `policy` must have passed `policies.checks`; `authorities` are the
+    PEM texts that the `tls.ca` of its allows stand for, by index."""
     name, soft = policy.metadata.name, policy.mode == "warn" and not floor
-    allows = [_allow(rule, name, ("allow", index), providers) for index, rule in enumerate(policy.allow)]
+    pem = authorities or {}
+    allows = [
+        _allow(rule, name, ("allow", index), providers, pem.get(index, "")) for index, rule in enumerate(policy.allow)
+    ]
     denies = [_deny(rule, name, ("deny", index), soft, providers) for index, rule in enumerate(policy.deny)]
     return Document(name, file, floor, policy.subjects, tuple(allows), tuple(denies))
 
 
-def _allow(rule: AllowRule, document: str, position: tuple[str, int], providers: Mapping[str, ProviderFacts]) -> Rule:
+def _allow(
+    rule: AllowRule, document: str, position: tuple[str, int], providers: Mapping[str, ProviderFacts], authorities: str
+) -> Rule:
     plaintext = bool(rule.plaintext)
     host, port = _target(rule)
     effect = Effect(
@@ -191,6 +211,7 @@ def _allow(rule: AllowRule, document: str, position: tuple[str, int], providers:
         errors=rule.errors,
         plaintext=plaintext,
         max_bytes=None if rule.tunnel is None else rule.max_bytes or DEFAULT_TUNNEL_BYTES,
+        tls=tls_terms(rule.tls, authorities),
     )
     facts = providers.get(rule.provider or "")
     return Rule(
@@ -258,7 +279,9 @@ def _impersonation(credential: Credential) -> Impersonation | None:
     return Impersonation(wanted.domain, tuple(glob.lower() for glob in wanted.allow)) if wanted else None
 
 
-def _placement(credential: Credential) -> tuple[str, str, str] | None:
+def _placement(credential: Credential) -> tuple[str, str, str] | tuple[Stand, ...] | None:
+    if credential.placeholders is not None:
+        return stands(credential.placeholders, credential.name)
     for kind in ("header", "query", "cookie"):
         if name := getattr(credential, kind):
             return kind, name, credential.format or "{value}"

@@ -10,13 +10,13 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
@@ -34,7 +34,7 @@ from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
 from proxy.model import Caller
-from proxy.opening import open_issuing, open_store, paths_and_limits, write_back
+from proxy.opening import open_certificates, open_issuing, open_store, paths_and_limits, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.paging import Paging
 from proxy.pipeline import Pipeline
@@ -45,7 +45,6 @@ from proxy.rules import Rules, load_rules, rule_files
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
-from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
 from proxy.token_paths import TokenPaths
@@ -53,6 +52,7 @@ from proxy.upstream.dial import Dialler, checked_context, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.tls_identity import TlsContexts
 from proxy.wire.framing import Limits
 from proxy.wire.hop import Buffered, Patience
 from proxy.wire.pool import Pool
@@ -106,6 +106,7 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings, self._provider_at)
         self._roots: ssl.SSLContext | None = None
+        self._contexts = TlsContexts(lambda: self.roots, partial(client_context, settings.upstream.extra_ca_file))
         self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
@@ -123,8 +124,9 @@ class Instance:
             on_read=self._credential_read,
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
-            signers=SIGNERS,
+            signers={kind: row.prepare for kind, row in SIGNERS.items()},
             issuing=self.issuing,
+            certificates=open_certificates(settings, self.store),
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
         self.pipeline = Pipeline(
@@ -166,7 +168,7 @@ class Instance:
         """Where the listeners are, in the order of the settings."""
 
     def _outside(self, limits: Limits) -> Outside:
-        dialler = Dialler(limits, lambda _: self.roots, self.routes.connect_timeout, parent_of(self.settings))
+        dialler = Dialler(limits, self._contexts.of, self.routes.connect_timeout, parent_of(self.settings))
         return Outside(AddressResolver(), dialler)
 
     @property
@@ -230,6 +232,8 @@ class Instance:
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.spool = self.store
         self.metrics.credential_expiry = self.credentials.expiries
+        self.metrics.certificate_expiry = lambda: certificate_ends(self.settings, self.authority.expires)
+        self.metrics.breakers_open = lambda: self.pipeline.trouble.shut(time.monotonic())
         rootless_aiohttp.load()
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
@@ -267,11 +271,8 @@ class Instance:
 
     async def _open_store(self) -> None:
         """The first login. A store that is away delays readiness, not the listeners."""
-        if isinstance(self.settings.store, VaultStore):
-            for address in self.settings.store.address:
-                parts = urlsplit(address)
-                port = parts.port or (443 if parts.scheme == "https" else 80)
-                await self.addresses.refuse_back_end(parts.hostname or "", port)
+        for host, port in back_ends(self.settings):
+            await self.addresses.refuse_back_end(host, port)
         reported = ""
         while True:
             try:
@@ -310,6 +311,7 @@ class Instance:
 
     def _take_roots(self, roots: ssl.SSLContext) -> None:
         self._roots = roots
+        self._contexts.forget()
         self.pool.retire()
 
     def _reloads(self) -> Iterator[Reloadable[Any]]:

@@ -37,6 +37,9 @@ COMMANDS: Final = {
     "firewall": Command("proxy.commands.firewall", "firewall", "Close a pod's other ways out (nftables)."),
     "webhook": Command("proxy.commands.webhook", "webhook", "Put the proxy beside a cluster's pods (admission)."),
     "prepare": Command("proxy.commands.prepare", "prepare", "Lay out an injected pod's files (init container)."),
+    "contract": Command(
+        "proxy.commands.contract", "contract", "Ask a provider whether it still answers as its file says."
+    ),
     "secrets": Command("proxy.secrets_cli", "secrets", "Keep the tenants' credentials."),
     "disconnect": Command("proxy.commands.disconnect", "disconnect", "End a tenant's credential, here and there."),
     "connect": Command("proxy.commands.connect", "connect", "Ask a person for consent and store the grant."),

@@ -87,6 +87,11 @@ def configuration_page() -> str:
     ])  # fmt: skip
 
 
+def sections(model: type[BaseModel], title: str) -> Iterator[str]:
+    """A table for a model and one for each section below it."""
+    yield from _sections(model, "", title, {})
+
+
 def write(folder: Path) -> None:
     """Write both pages into `folder`."""
     folder.mkdir(exist_ok=True)

@@ -126,8 +126,11 @@ def _credential(allowed: Allowed, route: Route) -> dict[str, Any] | None:
     if use is None:
         return None
     if use.placement is not None:
-        kind, name, _ = use.placement
-        where = [f"{kind} {name}"]
+        where = _stands(use.placement) if isinstance(use.placement[0], tuple) else [" ".join(use.placement[:2])]
     else:
         where = sorted({f"{p.kind} {p.name}" for p in route.provider.auth.values()}) if route.provider else []
     return {"name": use.name, "per": use.per, "placed": where}
+
+
+def _stands(positions: Any) -> list[str]:
+    return [f"placeholder {stand.text} in {stand.kind} {stand.name}" for stand in positions]

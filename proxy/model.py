@@ -15,6 +15,7 @@ from policies.traits import NO_TRAITS, Traits
 
 if TYPE_CHECKING:
     from proxy.catalog import Operation, Provider
+    from signers.client_certificate import ClientCertificate
     from signers.placement import Injection
     from signers.secret import Secret
     from signers.signing import Signing
@@ -232,6 +233,8 @@ class Material:
     """Digest of the token, where a provider issued one; empty for what its owner stored."""
     signing: Signing | None = None
     """Signs each request as it is, for kinds that cannot be prepared once (signers/table.py)."""
+    certificate: ClientCertificate | None = None
+    """Shown in the TLS handshake."""
 
 
 class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):

@@ -29,12 +29,16 @@ from proxy.state_key import derived_key
 if TYPE_CHECKING:
     from proxy.credentials import store as credentials
     from proxy.credentials.app_record import TokenFacts
+    from proxy.credentials.client_certificates import ClientCertificates, Issue
     from proxy.credentials.issuing import Issuing, OnRenewal
     from proxy.credentials.stores import vault
     from proxy.credentials.stores.vault_login import Login
+    from proxy.credentials.stores.vault_session import VaultSession
+    from proxy.credentials.tls_record import PkiRequest
     from proxy.settings import Settings
     from proxy.upstream.resolver import Resolver
     from proxy.upstream.token_endpoint import Sign, TokenEndpoints
+    from signers.client_certificate import ClientCertificate
     from signers.grants.model import SignatureRequest
 
 log = logging.getLogger("sluicegate")
@@ -106,6 +110,26 @@ def open_issuing(
         on_renewal=on_renewal,
         on_endpoint=on_endpoint,
     )
+
+
+def open_certificates(settings: Settings, store: WriteBackStore) -> ClientCertificates:
+    """What finds the client certificates that do not stand in their records."""
+    from proxy.credentials.client_certificates import ClientCertificates
+
+    issue = _pki(store.store.session) if isinstance(settings.store, VaultStore) else None  # type: ignore[attr-defined]
+    return ClientCertificates(settings.upstream.client_certificates, issue, time.time)
+
+
+def _pki(session: VaultSession) -> Issue:
+    async def issue(wanted: PkiRequest) -> ClientCertificate:
+        from proxy.credentials.stores.vault_engines import PkiRole
+        from signers.client_certificate import client_certificate
+
+        role = PkiRole(session, wanted.role, wanted.mount)
+        made = await role.issue(wanted.common_name, wanted.ttl, dns_names=wanted.dns_names, uris=wanted.uris)
+        return client_certificate(made.chain, made.private_key, None, wanted.ca)
+
+    return issue
 
 
 def open_endpoints(settings: Settings, addresses: Resolver, store: credentials.Store) -> TokenEndpoints:

@@ -32,17 +32,18 @@ from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.narrowing import Operations, narrowed
 from proxy.paging import Page, Paging, reads_body, with_body_of
 from proxy.responses.delivery import Delivery
-from proxy.responses.judging import Judging, streams, to_be_held
+from proxy.responses.judging import Judging, event_stream, streams, to_be_held
 from proxy.responses.problem import render
 from proxy.routing import REMEMBERED, Snapshot
 from proxy.served import CallIds, Served
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
-from proxy.upstream.rendering import NOTHING, request_bytes, uncoded
+from proxy.upstream.rendering import NOTHING, UNCODED, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
+from proxy.upstream.tls_identity import TlsWays
 from proxy.upstream.trouble import Trouble
 from proxy.upstream.way import Timeouts, Way
 from proxy.wire.hop import Buffered
@@ -96,12 +97,14 @@ class Pipeline:
         self._metrics = metrics
         self._in_flight = in_flight
         self.buffered = buffered or Buffered()
+        self._tls_ways = TlsWays()
         self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
         self.watched = sweep.members
         self._skews: Skews = {}
         self.keeping: Keeping | None = None
         self.paging = Paging(lambda: os.urandom(32))
-        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
+        self.trouble = Trouble()
+        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, self.trouble)
 
     # The path, from top to bottom.
 
@@ -142,7 +145,9 @@ class Pipeline:
                 return
             found = exchange.found = found_in(operation.inside, call, connection)
             route = exchange.route = Route(provider, as_one(found, operation), path)
-            plan = self._narrowed(exchange, lead.plan, caller, operations_of(found)) if lead.plan.conditions else lead.plan
+            plan = (
+                self._narrowed(exchange, lead.plan, caller, operations_of(found)) if lead.plan.conditions else lead.plan
+            )
             if plan is None:
                 return
             verdict = decided(plan, call, path, found)
@@ -214,6 +219,8 @@ class Pipeline:
         if call.section.wishes is not None and not exchange.tokens:
             self._grant(exchange, route, allowed)
         way = self._way(call.destination, route, allowed)
+        if allowed.tls is not None or (material is not None and material.certificate is not None):
+            way = self._identified(way, allowed, material)
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
@@ -274,19 +281,14 @@ class Pipeline:
     def _head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
         """The request as it leaves, and what its reply is searched for."""
         exchange.material = material
-        if exchange.tokens:
-            return self._token_head(exchange, way, material)
         if material is None:
-            return request_bytes(exchange.call, NOTHING, way.authority, way.pins, exchange.chain.is_session)
+            nothing = UNCODED if exchange.tokens else NOTHING
+            return request_bytes(exchange.call, nothing, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
             exchange.reply_to.mask(material.masks)
         if material.signing is not None:
             return self._seal(exchange, way, material.signing)
-        return request_bytes(exchange.call, material.injection, way.authority, way.pins, exchange.chain.is_session)
-
-    def _token_head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
-        """As any head, but for what would have the answer compressed: its tokens have to be found."""
-        injection = uncoded(material.injection if material is not None else NOTHING)
+        injection = uncoded(material.injection) if exchange.tokens else material.injection
         return request_bytes(exchange.call, injection, way.authority, way.pins, exchange.chain.is_session)
 
     def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
@@ -335,7 +337,7 @@ class Pipeline:
         destination = exchange.call.destination
         found = self._credentials.resolve(caller, use, route.provider, destination, time.time(), call_id)
         material = found if isinstance(found, Material) else await found
-        return self._head(exchange, self._way(destination, route, allowed), material)
+        return self._head_again(exchange, route, allowed, material)
 
     async def _resign(self, exchange: Lifecycle) -> bytes:
         """Before a call is repeated: its head, with the credential resolved and the request signed anew."""
@@ -348,7 +350,20 @@ class Pipeline:
         if material is not None and allowed.credential is not None:
             found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
             material = found if isinstance(found, Material) else await found
-        return self._head(exchange, self._way(destination, route, allowed), material)
+        return self._head_again(exchange, route, allowed, material)
+
+    def _head_again(self, exchange: Served, route: Route, allowed: Allowed, material: Material | None) -> bytes:
+        """The head of another attempt, which goes out on connections of the identity that the material has by now."""
+        way = self._way(exchange.call.destination, route, allowed)
+        exchange.way = self._identified(way, allowed, material)
+        return self._head(exchange, exchange.way, material)
+
+    def _identified(self, way: Way, allowed: Allowed, material: Material | None) -> Way:
+        """The way with what the rule wants of the host and the certificate that we show it, if either is there."""
+        certificate = material.certificate if material is not None else None
+        if certificate is None and allowed.tls is None:
+            return way
+        return self._tls_ways.way(way, allowed.tls, certificate)
 
     def _judge(self, exchange: Lifecycle, head: ReplyHead, bodiless: bool) -> Judging | None:
         """What judges a reply before it is passed on; None for one that needs no judge."""
@@ -362,6 +377,8 @@ class Pipeline:
         operation = route.operation.name if route.operation is not None else None
         kept = exchange.entry is not None and not streams(head)
         if head.status < 400 and not kept and not to_be_held(head, bodiless, dialect, operation):
+            if dialect.streams_errors and event_stream(head):
+                exchange.look_at_events(dialect)
             return None
         paged = partial(self._next_page, exchange) if head.status < 300 and operation is not None else None
         return Judging(head, bodiless, dialect, operation, exchange.repeatable, time.time, paged)

@@ -18,6 +18,8 @@ T = TypeVar("T")
 SETTLED_SECONDS: Final = 0.1
 """Files have to look the same for so long before they are read: one written in place is there by halves at first."""
 SETTLE_TRIES: Final = 50
+_READ: Final = (".yaml", ".yml", ".pem", ".crt")
+"""What is read of a folder: documents, and the authorities that policies name."""
 
 FileState: TypeAlias = tuple[str, int, int, int, int, int]
 Signature: TypeAlias = tuple[FileState, ...]
@@ -42,7 +44,7 @@ def signature(paths: Iterable[Path]) -> Signature:
 
 def _files(path: Path) -> Sequence[Path]:
     try:
-        return sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml"))
+        return sorted(file for file in path.iterdir() if file.suffix in _READ)
     except OSError:  # no folder, or none that can be read: then its own state has to tell
         return [path]
 

@@ -66,9 +66,7 @@ class Snapshot:
         """Nothing that was remembered holds any more: a token endpoint has become known."""
         self._leads.clear()
 
-    def _found(
-        self, key: _Key, caller: Caller, destination: Destination, path: str | None
-    ) -> Lead:
+    def _found(self, key: _Key, caller: Caller, destination: Destination, path: str | None) -> Lead:
         policies = self.policies
         provider = self.catalog.find(destination.host, path)
         by_path = self.catalog.shared(destination.host)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 
 from policies.decide import Allowed, Denied
 from proxy.catalog.inside import Found
+from proxy.dialect import Dialect
 from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Caller, Material, Route
 from proxy.paging import Page
+from proxy.responses.classify import Finding
+from proxy.responses.events import EventErrors
 from proxy.upstream.exchange import Exchange
 
 
@@ -28,6 +32,14 @@ class Served(Exchange, eq=False, kw_only=True):
     """What was found inside the request, where its method and path did not say what it asks for."""
     tokens: bool = False
     """A token endpoint is asked: its answer passes without its tokens."""
+
+    def look_at_events(self, dialect: Dialect) -> None:
+        """The reply is a stream of events, some of which may be errors."""
+        reply = self.reply_to
+        reply.events = EventErrors(dialect, [], self.call.call_id, reply.mode, time.time, self._event_error)
+
+    def _event_error(self, finding: Finding) -> None:
+        self.finding = finding
 
     def caught(self, by: Callable[[Caller, str, str], bool]) -> bool:
         """Whether (caller, provider, credential) of this call are among those that `by` means."""

@@ -36,7 +36,7 @@ def edit_target(target: bytes, injection: Injection) -> bytes:
     if path == b"*" or not (mark or injection.query):
         return target
     given = query.split(b"&") if query else []
-    kept = [parameter for parameter in given if _name(parameter) not in injection.query_clears]
+    kept = [parameter for parameter in given if parameter_name(parameter) not in injection.query_clears]
     if not injection.query and len(kept) == len(given):
         return target
     kept += [b"%s=%s" % pair for pair in injection.query]
@@ -77,13 +77,13 @@ def presigned(target: bytes) -> bool:
     _, mark, query = target.partition(b"?")
     if not mark or not _PERHAPS_SIGNED.search(query):
         return False
-    names = {_name(parameter).lower() for parameter in query.split(b"&")}
+    names = {parameter_name(parameter).lower() for parameter in query.split(b"&")}
     if not names.isdisjoint(_SIGNED_BY_ONE):
         return True
     return any(one in names and not names.isdisjoint(others) for one, others in _SIGNED_BY_TWO)
 
 
-def _name(parameter: bytes) -> str:
+def parameter_name(parameter: bytes) -> str:
     """A parameter's name as a server reads it. Octets that are not UTF-8 can match no name of ours."""
     name = parameter.partition(b"=")[0]
     if b"%" in name or b"+" in name:

@@ -56,7 +56,7 @@ class Coder(Protocol):
 
 
 class Signed(NamedTuple):
-    """What signing changes: the target, header lines to add, the client's lines to leave out, how the body is coded."""
+    """What signing changes: the target, header lines to add and to leave out, what becomes of the body."""
 
     target: bytes
     lines: bytes
@@ -64,6 +64,10 @@ class Signed(NamedTuple):
     drops: frozenset[bytes] = frozenset()
     """Lower-case names."""
     coder: Coder | None = None
+    body: bytes | None = None
+    """What goes instead of a body that was held; None leaves it as it is."""
+    timed: bool = True
+    """It holds for a while only, so that a refusal may come of a clock that is wrong."""
 
 
 class Signing(Protocol):

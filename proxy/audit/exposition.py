@@ -74,6 +74,10 @@ class MetricsCollector(Collector):
         connections = (((side, state), count) for side, state, count in m.connections())
         yield _gauge("connections", "Open connections.", ("side", "state"), connections)
         yield _counter("certificates_minted", "Leaf certificates made.", (), [((), m.certificates_minted)])
+        now = self._wall_clock()
+        ends = (((use,), end - now) for use, end in m.certificate_expiry().items())
+        yield _gauge("certificate_expiry_seconds", "Until the end of a certificate of our own.", ("use",), ends)
+        yield _gauge("breakers_open", "Destinations that nothing is sent to.", (), [((), m.breakers_open())])
         reloads = (((result,), count) for result, count in m.policy_reloads.items())
         yield _counter("policy_reloads", "Policies loaded again.", ("result",), reloads)
         audit = m.audit

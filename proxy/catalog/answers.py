@@ -84,6 +84,20 @@ class PartialDocument(Strict):
         return Partial(place(self.at), self.kind, self.codes, tuple(self.operations))
 
 
+class EventDocument(Strict):
+    """What makes a server-sent event an error: its name, or something in its data."""
+
+    event: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,60}$")] | None = None
+    at: Where | None = None
+    equals: str | bool | int | None = None
+
+    @model_validator(mode="after")
+    def _one_form(self) -> EventDocument:
+        if (self.event is None) == (self.at is None):
+            raise ValueError("name event or at")
+        return self
+
+
 class RowDocument(Strict):
     """A row of the error map, for one or several codes. The first row that fits decides."""
 
@@ -124,6 +138,7 @@ class ErrorsDocument(Strict):
     code: Places = Field([], description="where the provider's code stands; the first that a row knows decides")
     failed_when: list[SignDocument] = Field([], description="errors inside a 2xx")
     partial: list[PartialDocument] = Field([])
+    events: list[EventDocument] = Field([], description="errors among server-sent events")
     values: dict[Literal["scope", "field"], Where] = Field({}, description="identifiers that messages may name")
     native: dict[str, Any] | list[Any] | str | None = Field(
         None, description="the provider's error body with {detail}, {code}, {kind}, {status}, {request_id}, {title}"
@@ -238,6 +253,8 @@ class AnswersDocument(Strict):
             rows=tuple(row for document in errors.rows for row in document.rows()),
             signs=tuple(one.sign() for one in errors.failed_when),
             partial=tuple(one.partial() for one in errors.partial),
+            event_names=frozenset(one.event for one in errors.events if one.event is not None),
+            event_errors=tuple(Condition(place(one.at), one.equals) for one in errors.events if one.at is not None),
             values={name: place(at) for name, at in errors.values.items()},
             native=errors.native,
             native_type=errors.native_type,

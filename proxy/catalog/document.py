@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import unquote
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from proxy.catalog.answers import AnswersDocument
 from proxy.catalog.base import OneLine, one_as_list
 from proxy.catalog.base import Strict as _Strict
+from proxy.catalog.hmac import HmacDocument
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
-from proxy.catalog.inside import OTHER, Selector
+from proxy.catalog.inside import OTHER, Request, Selector
 from proxy.catalog.located import Location
-from proxy.catalog.operations import Operation, path_segments
+from proxy.catalog.operations import Operation, OperationIndex, path_segments, told_apart
+from proxy.catalog.probes import ProbeDocument, probe_faults
 from proxy.catalog.token import TokenDocument
 from signers.placement import Injection, Placement, check_placement, prepare
 
@@ -90,10 +94,11 @@ class AuthDocument(_Strict):
     api_key: PlacementDocument | None = None
     basic: PlacementDocument | None = None
     aws: bool = Field(False, description="takes requests signed with an `aws` record, which places itself")
+    hmac: HmacDocument | None = Field(None, description="how it wants requests signed with an `hmac` record")
 
     def signed(self) -> tuple[str, ...]:
         """The kinds that sign each request: they have no placement."""
-        return ("aws",) if self.aws else ()
+        return (*(("aws",) if self.aws else ()), *(("hmac",) if self.hmac is not None else ()))
 
     def placements(self) -> dict[str, Placement]:
         kinds = {"bearer": self.bearer, "api_key": self.api_key, "basic": self.basic}
@@ -198,7 +203,7 @@ class OperationDocument(_Strict):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,99}$")]
     method: Annotated[list[Method], BeforeValidator(one_as_list), Field(min_length=1)]
-    path: PathTemplate
+    path: Annotated[list[PathTemplate], BeforeValidator(one_as_list), Field(min_length=1)]
     write: bool | None = Field(None, description="default: false for GET, HEAD and OPTIONS")
     idempotent: bool | None = Field(None, description="default: true for what does not write, PUT and DELETE")
     select: Annotated[list[Selected], BeforeValidator(one_as_list)] | None = Field(
@@ -215,14 +220,15 @@ class OperationDocument(_Strict):
         return self.idempotent if self.idempotent is not None else not self.writes(method) or method in _IDEMPOTENT
 
     def operations(self) -> Iterator[Operation]:
-        """One for each method; for a GraphQL endpoint one for each type and root field too."""
-        for method in self.method:
-            if self.graphql is not None:
-                yield from self.graphql.operations(self.name, method, self.path)
-                continue
-            selects: list[str | None] = [*self.select] if self.select else [None]
-            for select in selects:
-                yield Operation(self.name, method, self.path, self.writes(method), self.repeatable(method), select)
+        """One for each method and path; for a GraphQL endpoint one for each type and root field too."""
+        for path in self.path:
+            for method in self.method:
+                if self.graphql is not None:
+                    yield from self.graphql.operations(self.name, method, path)
+                    continue
+                selects: list[str | None] = [*self.select] if self.select else [None]
+                for select in selects:
+                    yield Operation(self.name, method, path, self.writes(method), self.repeatable(method), select)
 
 
 class ProviderDocument(AnswersDocument):
@@ -248,6 +254,7 @@ class ProviderDocument(AnswersDocument):
     token: TokenDocument | None = Field(None, description="its token endpoint")
     operations: list[OperationDocument] = Field([])
     selector: SelectorDocument | None = Field(None, description="tells operations of one method and path apart")
+    probes: list[ProbeDocument] = Field([], description="what `sluicegate contract` asks")
     revocation: RevocationDocument | None = Field(None, description="absent: the provider offers none")
 
     def all_operations(self) -> Iterator[Operation]:
@@ -267,8 +274,17 @@ class ProviderDocument(AnswersDocument):
         yield from self._pin_faults()
         yield from self._operation_faults()
         yield from self.answer_faults()
+        yield from probe_faults(self.probes)
+        yield from self._probe_faults()
         if not self.auth.placements() and not self.auth.signed():
-            yield ("auth",), "name at least one record kind: bearer, api_key, basic or aws"
+            yield ("auth",), "name at least one record kind: bearer, api_key, basic, aws or hmac"
+
+    def _probe_faults(self) -> Iterator[tuple[Location, str]]:
+        operations = list(self.all_operations()) if self.probes else []
+        selector = self.selector.selector() if self.selector is not None else None
+        for number, probe in enumerate(self.probes):
+            if not _only_reads(operations, selector, probe):
+                yield ("probes", number), f"{probe.method} {probe.path} is no operation here that only reads"
 
     def _variable_faults(self) -> Iterator[tuple[Location, str]]:
         used = {name for pattern, _ in self.sites() for name in pattern.variables}
@@ -305,8 +321,9 @@ class ProviderDocument(AnswersDocument):
             if operation.name in names:
                 yield ("operations", number, "name"), f"operation {operation.name!r} stands here twice"
             names.add(operation.name)
-            if not any(path_within(operation.path, base) for base in bases):
-                yield ("operations", number, "path"), f"path {operation.path!r} is below no base path of this provider"
+            for path in operation.path:
+                if not any(path_within(path, base) for base in bases):
+                    yield ("operations", number, "path"), f"path {path!r} is below no base path of this provider"
             if operation.select is not None and (self.selector is None or operation.graphql is not None):
                 yield ("operations", number, "select"), "select needs a selector of the provider's, and no graphql"
             for one in operation.operations():
@@ -314,6 +331,18 @@ class ProviderDocument(AnswersDocument):
                 if (first := _claimed(known, one)) is not None:
                     yield ("operations", number, "path"), f"{one.method} {one.path} is {first!r} already"
                 known.setdefault(one.select, one.name)
+
+
+def _only_reads(operations: Iterable[Operation], selector: Selector | None, probe: ProbeDocument) -> bool:
+    """Whether a probe is a call that is known to change nothing."""
+    known = OperationIndex(told_apart(operations, selector)).find(probe.method, unquote(probe.path.partition("?")[0]))
+    if known is None or known.inside is None:
+        return known is not None and not known.write
+    body = b"" if probe.body is None else json.dumps(probe.body).encode()
+    headers = {"Content-Type": "application/json", **probe.headers} if body else probe.headers
+    lines = [(name.lower().encode(), name.encode(), value.encode()) for name, value in headers.items()]
+    found = known.inside.find(Request(probe.method, probe.path.encode(), lines, body)).operations
+    return bool(found) and not any(operation.write for operation in found)
 
 
 def _claimed(known: dict[str | None, str], operation: Operation) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,13 @@ from proxy.catalog.document import (
     RevocationDocument,
     SiteDocument,
 )
+from proxy.catalog.hmac import DigestDocument, HmacDocument
 from proxy.catalog.hosts import HostPattern, hosts_meet, path_within
 from proxy.catalog.located import LocatedDocument, Location, read_located
+from proxy.catalog.probes import ProbeDocument
 from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.catalog.token import AssertionDocument, StepDocument, SuccessDocument, TokenDocument
+from proxy.dialect import Dialect, ErrorRow
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
 
@@ -116,12 +119,16 @@ _KEYS = sorted(
         SiteDocument,
         PlacementDocument,
         AuthDocument,
+        HmacDocument,
+        DigestDocument,
         PinDocument,
+        ProbeDocument,
         OperationDocument,
         answers.ErrorsDocument,
         answers.RowDocument,
         answers.SignDocument,
         answers.PartialDocument,
+        answers.EventDocument,
         answers.WaitDocument,
         answers.PageDocument,
         answers.IdempotencyDocument,
@@ -145,20 +152,29 @@ def _provider(document: ProviderDocument) -> Provider:
         base_path=document.base_path,
         auth=auth,
         signed=document.auth.signed(),
+        hmac=document.auth.hmac.compiled() if document.auth.hmac is not None else None,
         account_headers=dict(document.account_headers),
         positions=_positions([*auth.values(), *(position.placement() for position in document.positions)]),
         pins=tuple((pin.header.encode("ascii"), pin.value.encode("latin-1")) for pin in document.pins),
         env=dict(document.env),
         operations=tuple(document.all_operations()),
+        probes=tuple(one.probe() for one in document.probes),
         selector=document.selector.selector() if document.selector else None,
         variables=dict(document.vars),
         verified=document.verified,
         sources=tuple(document.source),
-        dialect=document.dialect(document.name, document.title),
+        dialect=_dialect(document),
         revocation=_revocation(document),
         token=document.token.compiled() if document.token else None,
         renews_on_401=document.unauthorized == "credential",
     )
+
+
+def _dialect(document: ProviderDocument) -> Dialect:
+    found = document.dialect(document.name, document.title)
+    if document.unauthorized == "credential":
+        return found
+    return replace(found, rows=(*found.rows, ErrorRow("permission", statuses=frozenset({401}))))
 
 
 def _revocation(document: ProviderDocument) -> Revocation | None:

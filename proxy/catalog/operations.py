@@ -61,7 +61,11 @@ def path_segments(template: str) -> tuple[str, ...]:
     if not template.startswith("/"):
         raise ValueError(f"path {template!r} must start with a slash")
     segments = template[1:].split("/")
-    marks = [_mark(template, segment) for segment in segments]
+    # Some services end collections in a slash: an empty last segment is one like any other.
+    marks = [
+        _mark(template, segment) if segment or number + 1 < len(segments) else ""
+        for number, segment in enumerate(segments)
+    ]
     if _REST in marks[:-1]:
         raise ValueError(f"path {template!r} may only end in a {{name+}} segment")
     return tuple(marks)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.inside import Selector
 from proxy.catalog.operations import Operation, OperationIndex, told_apart
+from proxy.catalog.probes import Probe
 from proxy.dialect import Dialect
+from signers.hmac_template import HmacTemplate
 from signers.placement import Placement
 
 if TYPE_CHECKING:
@@ -41,16 +43,18 @@ class Provider:
     sites       every (host, base path) at which a call is this provider's
     auth        default placement of each record kind the provider takes
     signed      record kinds it takes that sign each request
+    hmac        how it wants requests signed with an `hmac` record
     positions   every placement in which the provider accepts a credential, cleared before one is injected
     pins        version headers (name, value), each added when the caller sent none of that name
     env         variables that SDKs want set, with values of the right shape that are no secrets
     variables   what each variable of a host template means, for the operator
     dialect     how it answers: errors, waits, pages
-    watched     some 2xx of it has to be looked at: errors inside successes, cursors
+    watched     some 2xx of it has to be looked at: errors inside successes and streams, cursors
     token       its token endpoint and how that is spoken to; None where the catalogue does not know
     renews_on_401  whether a 401 means that the credential has to be renewed
     account_headers  headers that go with a credential, templates over its record's vars
     selector    tells operations apart that share method and path
+    probes      calls that tell whether it still answers as its file says
     verified    the day on which the file was last compared with `sources`
     """
 
@@ -71,8 +75,10 @@ class Provider:
     token: TokenFacts | None = None
     renews_on_401: bool = True
     signed: tuple[str, ...] = ()
+    hmac: HmacTemplate | None = None
     account_headers: Mapping[str, str] = field(default_factory=dict)
     selector: Selector | None = None
+    probes: tuple[Probe, ...] = ()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)
@@ -89,7 +95,7 @@ class Provider:
         object.__setattr__(self, "first_host", next((host for host in hosts if host in self.exact_hosts), ""))
         object.__setattr__(self, "operation_names", frozenset(operation.name for operation in self.operations))
         dialect = self.dialect
-        object.__setattr__(self, "watched", bool(dialect.signs or dialect.partial or dialect.pagination))
+        object.__setattr__(self, "watched", dialect.looks_into_successes)
         object.__setattr__(self, "_index", OperationIndex(told_apart(self.operations, self.selector)))
 
     def matches(self, host: str) -> bool:
@@ -109,9 +115,9 @@ class Provider:
         known = {f"{{{name}}}": value for name, value in variables.items()}
         return {header: known[text] for header, text in self.account_headers.items() if text in known}
 
-    def placement_for(self, kind: str) -> Placement | None:
+    def placement_for(self, kind: str) -> Placement | HmacTemplate | None:
         """Where a record of this kind goes; None when the provider takes no such kind or it places itself."""
-        return self.auth.get(kind)
+        return self.hmac if kind == "hmac" else self.auth.get(kind)
 
     def operation(self, method: str, path: str | None) -> Operation | None:
         """The operation of a decoded path; None when it is unknown or the path is ambiguous (None)."""

@@ -100,14 +100,19 @@ async def _plan(
     known = Catalog.load(Catalog.builtin_dir(), settings.providers).by_name(provider)
     if known is None:
         raise click.ClickException(f"there is no provider {provider!r} in the catalogue")
+    example = f'{{"provider": "{provider}", "client_id": "…", "client_secret": "…"}}'
     try:
         application = parse_app(app_path(app), (await store.read(app_path(app))).fields)
     except NotFound:
-        example = '{"client_id": "…", "client_secret": "…"}'
         raise click.ClickException(
             f"there is no record {app_path(app)}; store the application first: "
             f"echo '{example}' | sluicegate secrets set {app_path(app)}"
         ) from None
+    if application.provider != provider and not application.token_endpoint:
+        raise click.ClickException(
+            f'{app_path(app)} does not say "provider": "{provider}", so that its tokens could not be renewed; '
+            f"set it to {example}"
+        )
     return plan(application, known.token, await _vars(store, path), scopes, variant)
 
 

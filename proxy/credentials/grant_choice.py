@@ -59,7 +59,9 @@ def check_key(grant: GrantRecord, tenant: str) -> None:
 
 def client_of(grant: GrantRecord, app: App, facts: TokenFacts | None, variables: dict[str, str]) -> Client:
     """The client that asks. Raises ValueError when no endpoint is named."""
-    own = grant.aws is not None or (grant.kind == "service_account" and grant.presents)
+    # What the catalogue names for GitHub is for people's consents; installations are asked for at the API.
+    elsewhere = grant.aws is not None or grant.kind == "github_app"
+    own = elsewhere or (grant.kind == "service_account" and grant.presents)
     client = app.client(None if own else facts, variables, _default_endpoint(grant, app))
     if grant.key is None:
         return client

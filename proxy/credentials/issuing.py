@@ -24,7 +24,7 @@ from proxy.credentials.grant_choice import NOBODY, OnBehalf, check_key, client_o
 from proxy.credentials.grant_record import GrantRecord, Token, issued_token
 from proxy.credentials.lease import Rejection
 from proxy.credentials.loading import Loaded
-from proxy.credentials.refusals import refusal_of, subject
+from proxy.credentials.refusals import NOTABLE_SKEW, refusal_of, subject
 from proxy.credentials.renewal import Ask, NoToken, RenewalLimits, Renewer
 from proxy.credentials.store import Conflict, NotFound, Store
 from proxy.errors import GatewayError, StoreError
@@ -293,9 +293,10 @@ class Issuing:
             log.warning("cannot ask for a token of %s: %s", entry.path, error)
             raise NoToken("down", "misconfigured", self._clock() + self._limits.rejected) from None
         except TokenRefused as refusal:
-            failure = NoToken(refusal.outcome, refusal.error, 0.0, skew=refusal.skew, led=True)
+            judged = _as_of_clocks(grant, refusal)
+            failure = NoToken(judged.outcome, judged.error, 0.0, skew=judged.skew, led=True)
             _report(entry.path, failure, refusal.role)
-            failure.retry_at = await self._retry_at(entry, loaded, behalf, refusal, attempt)
+            failure.retry_at = await self._retry_at(entry, loaded, behalf, judged, attempt)
             raise failure from None
         flight.token = issued_token(issued)
         return flight.token
@@ -320,6 +321,15 @@ class Issuing:
             return now + self._limits.rejected
         except StoreError:
             return now + READ_ONLY_PAUSE
+
+
+def _as_of_clocks(grant: GrantRecord, refusal: TokenRefused) -> TokenRefused:
+    """An assertion that came from the future or was over on arrival is `invalid_grant` too. That passes when somebody
+    sets the clock, and is no verdict on the credential."""
+    signed = grant.kind in ("jwt_bearer", "service_account")
+    if refusal.outcome != "rejected" or not signed or abs(refusal.skew or 0.0) < NOTABLE_SKEW:
+        return refusal
+    return TokenRefused("down", refusal.error, skew=refusal.skew)
 
 
 def _grant(loaded: Loaded) -> GrantRecord:

@@ -1,9 +1,10 @@
 """One stored mapping into a typed record, without I/O. Faults name the record and the field, never the value.
 
-Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), aws
-(access_key_id, secret_access_key, and where given session_token, region, service; or roles to assume), and the grants
-of `proxy.credentials.grant_record`. Beside those every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled`
-and `expires_at`; what else it holds is kept in the store and ignored here.
+Kinds: bearer (token), api_key (value), basic (username, password), headers (headers: {Name: value}), those that sign
+requests (signers/table.py, with their fields; aws may name roles to assume instead), mtls (whose fields may also stand
+under `mtls` in a record of another kind: proxy.credentials.tls_record), and the grants of
+`proxy.credentials.grant_record`. Beside those every record may hold `kind`, `hosts`, `vars`, `fields`, `disabled` and
+`expires_at`; what else it holds is kept in the store and ignored here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import idna
 from proxy.credentials.aws_record import names_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.grant_record import GRANT_KINDS, GrantRecord, parse_grant
+from proxy.credentials.tls_record import MTLS, TlsSource, parse_tls
 from signers.secret import Secret
+from signers.table import SIGNERS
 
 Value = Secret | Mapping[str, Secret]
 
@@ -28,10 +31,10 @@ FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "api_key": ("value",),
     "basic": ("username", "password"),
     "headers": ("headers",),
-    "aws": ("access_key_id", "secret_access_key"),
+    **{kind: row.fields for kind, row in SIGNERS.items() if row.fields},
 }
-OPTIONAL_FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {"aws": ("session_token", "region", "service")}
-KINDS: Final = (*FIELDS_OF, *GRANT_KINDS)
+OPTIONAL_FIELDS_OF: Final[Mapping[str, tuple[str, ...]]] = {kind: row.optional for kind, row in SIGNERS.items()}
+KINDS: Final = (*FIELDS_OF, MTLS, *GRANT_KINDS)
 MAX_VALUE: Final = 16 * 1024
 """Characters of one value: more than any provider issues, less than a request head may hold."""
 LATEST_EXPIRY: Final = 253_402_300_800.0
@@ -63,13 +66,14 @@ _FORBIDDEN_HEADERS: Final = frozenset(
 class Record:
     """One credential as its owner stored it.
 
-    kind      one of FIELDS_OF or GRANT_KINDS
+    kind      one of KINDS
     fields    the kind's fields, each a Secret (`headers`: a mapping of them); none for a grant
     hosts     lower-case IDNA hosts it may go to; empty: those of its provider
     vars      placeholders of the provider's host template, each one DNS label
     disabled  switched off by its owner
     expires   epoch seconds; None when not known
     grant     where tokens are issued by the provider, what is needed for that
+    tls       the client certificate that goes with it, or where that comes from
     """
 
     kind: str
@@ -79,6 +83,7 @@ class Record:
     disabled: bool = False
     expires: float | None = None
     grant: GrantRecord | None = None
+    tls: TlsSource | None = None
 
 
 def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
@@ -96,6 +101,7 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
         disabled=_disabled(name, stored.get("disabled")),
         expires=expiry(stored),
         grant=parse_grant(name, kind, mapped) if granted else None,
+        tls=parse_tls(name, kind, mapped),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, OnRead, OnRequest, RecordCache
+from proxy.credentials.client_certificates import ClientCertificates, Current
 from proxy.credentials.freshness import marks
 from proxy.credentials.grant_record import Token
 from proxy.credentials.issuing import Issuing
@@ -18,10 +19,15 @@ from proxy.credentials.paths import PathTemplates
 from proxy.credentials.record import Record
 from proxy.credentials.refusals import refuse, subject, unbound, unfit
 from proxy.credentials.store import Reader, Store
+from proxy.credentials.tls_record import MTLS, CertificateFiles, Kept, PkiRequest
 from proxy.credentials.use import CredentialUse, Prepare, Prepared, Provider, Signer, acting_for, placement_of
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
+from signers.client_certificate import ClientCertificate
+from signers.hmac_template import HmacTemplate
+from signers.placeholders import Placeholders
 from signers.placement import Injection, with_headers
+from signers.table import PLACEHOLDERS
 
 FORCED_PAUSE: Final = 1.0
 """Seconds between a forced read that found nothing new and the next: provoked 401s must not load the store."""
@@ -42,6 +48,7 @@ class Resolver:
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
     issuing     gives the tokens of records that hold a grant
+    certificates  finds the client certificates that do not stand in their record
     """
 
     def __init__(
@@ -57,11 +64,13 @@ class Resolver:
         signers: Mapping[str, Signer] | None = None,
         on_request: OnRequest = lambda result, seconds: None,
         issuing: Issuing | None = None,
+        certificates: ClientCertificates | None = None,
     ) -> None:
         self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
         self._entries = self._cache.entries
         self._prepare = prepare
         self._issuing = issuing
+        self._certificates = certificates
         self._masks_of = masks_of
         self._signers = signers or {}
         self._paths = paths or PathTemplates()
@@ -152,14 +161,17 @@ class Resolver:
         for entry in self._entries.values():
             for prepared in entry.prepared.values():
                 expires, provider = prepared.material.expires, prepared.provider
-                if expires is not None and provider is not None:
-                    soonest[provider.name] = min(expires, soonest.get(provider.name, expires))
+                if expires is not None:
+                    name = provider.name if provider is not None else "other"
+                    soonest[name] = min(expires, soonest.get(name, expires))
         return soonest
 
     async def close(self) -> None:
         """Stop reads under way, and let renewals end. The store is closed by its owner."""
         if self._issuing is not None:
             await self._issuing.close()
+        if self._certificates is not None:
+            await self._certificates.close()
         await self._cache.close()
 
     def _entry(self, caller: Caller, use: CredentialUse) -> Entry:
@@ -208,8 +220,11 @@ class Resolver:
     ) -> Material | Awaitable[Material]:
         loaded = entry.loaded
         try:
+            tls = loaded.record.tls if loaded is not None else None
             if loaded is not None and loaded.record.grant is not None:
                 material = self._issued(entry, loaded, caller, use, provider, destination, now)
+            elif loaded is not None and isinstance(tls, CertificateFiles | PkiRequest):
+                material = self._certified(entry, loaded, tls, use, provider, destination, now)
             else:
                 material = self._material(entry, use, provider, now)
                 if destination.host not in material.hosts:
@@ -277,16 +292,51 @@ class Resolver:
         material: Material = prepared.material
         return material
 
+    # Records whose client certificate stands elsewhere.
+
+    def _certified(
+        self,
+        entry: Entry,
+        loaded: Loaded,
+        source: CertificateFiles | PkiRequest,
+        use: CredentialUse,
+        provider: Provider | None,
+        destination: Destination,
+        now: float,
+    ) -> Material | Awaitable[Material]:
+        """Material with the certificate of now. None is fetched on behalf of a call that could not use it."""
+        _check_use(entry, loaded.record, use)
+        if destination.host not in self._hosts(entry, loaded.record, provider):
+            raise unbound(entry, destination)
+        if self._certificates is None:
+            raise GatewayError("credential_missing", f"{subject(entry.key)} wants a certificate that nothing here has.")
+        current = self._certificates.of(entry.path, source, now)
+        if isinstance(current, Current):
+            return self._with_certificate(entry, loaded, use, provider, current)
+        return self._with_awaited_certificate(entry, loaded, use, provider, current)
+
+    async def _with_awaited_certificate(
+        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, current: Awaitable[Current]
+    ) -> Material:
+        return self._with_certificate(entry, loaded, use, provider, await current)
+
+    def _with_certificate(
+        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, current: Current
+    ) -> Material:
+        form = (use.placement, provider.name if provider is not None else "", None)
+        prepared = entry.prepared.get(form)
+        shown = current.certificate
+        if prepared is None or prepared.provider is not provider or prepared.material.certificate is not shown:
+            prepared = self._keep(entry, form, provider, self._make(entry, loaded, use, provider, None, shown))
+        entry.last_until(current.until)
+        material: Material = prepared.material
+        return material
+
     def _material(self, entry: Entry, use: CredentialUse, provider: Provider | None, now: float) -> Material:
         loaded = entry.loaded
         if loaded is None:
             refuse(entry, now)
-        if loaded.record.disabled:
-            raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
-        if use.impersonate is not None:
-            raise GatewayError(
-                "credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody."
-            )
+        _check_use(entry, loaded.record, use)
         form = (use.placement, provider.name if provider is not None else "", None)
         prepared = entry.prepared.get(form)
         if prepared is None or prepared.provider is not provider:
@@ -302,20 +352,33 @@ class Resolver:
         return prepared
 
     def _make(
-        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Token | None
+        self,
+        entry: Entry,
+        loaded: Loaded,
+        use: CredentialUse,
+        provider: Provider | None,
+        token: Token | None,
+        certificate: ClientCertificate | None = None,
     ) -> Material:
         record = loaded.record
         kind, fields, expires = record.kind, record.fields, record.expires
+        if isinstance(record.tls, Kept):
+            certificate = record.tls.certificate
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
             if token.fields:
                 kind, fields = record.kind, {**record.fields, **token.fields}
         placement = placement_of(use, provider, kind)
+        kind = PLACEHOLDERS if isinstance(placement, Placeholders) else kind
         signer, signing = self._signers.get(kind), None
         try:
             if signer is not None:
                 signing = signer(fields, placement)
                 injection = Injection(clears=signing.clears, masks=signing.masks)
+            elif kind == MTLS:
+                injection = Injection()
+            elif isinstance(placement, Placeholders | HmacTemplate):
+                raise ValueError(f"a record of kind {kind} cannot be placed like this")
             else:
                 injection = self._prepare(kind, fields, placement, provider.positions if provider else ())
                 if provider is not None and record.vars and (further := provider.headers_for(record.vars)):
@@ -324,7 +387,11 @@ class Resolver:
             raise unfit(entry, error) from None
         hosts = self._hosts(entry, record, provider)
         masks = self._masks_of(injection.masks) if injection.masks else None
-        return Material(_label(use, loaded), hosts, injection, expires, masks, token.digest if token else "", signing)
+        if certificate is not None:
+            expires = min(expires or certificate.expires, certificate.expires)
+        return Material(
+            _label(use, loaded), hosts, injection, expires, masks, token.digest if token else "", signing, certificate
+        )
 
     @staticmethod
     def _hosts(entry: Entry, record: Record, provider: Provider | None) -> frozenset[str]:
@@ -351,3 +418,11 @@ def _state(entry: Entry, now: float) -> str:
     if entry.loaded.record.disabled:
         return "disabled"
     return "fresh" if now < entry.refresh_at else "stale"
+
+
+def _check_use(entry: Entry, record: Record, use: CredentialUse) -> None:
+    """Whether the record may be used as the rule wants it."""
+    if record.disabled:
+        raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
+    if use.impersonate is not None:
+        raise GatewayError("credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody.")

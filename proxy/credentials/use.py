@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from proxy.credentials.cache import Entry
 from proxy.credentials.record import Value
 from proxy.credentials.refusals import subject
 from proxy.errors import GatewayError
 from proxy.model import Caller, Material
+from signers.hmac_template import HmacTemplate
+from signers.placeholders import Placeholders, Position
 from signers.placement import Injection, Placement
 from signers.signing import Signing
 
@@ -22,14 +24,15 @@ class Impersonation(Protocol):
 
 
 class CredentialUse(Protocol):
-    """What a rule says of its credential. `placement` is (kind, name, format), or None for the provider's own."""
+    """What a rule says of its credential. `placement` is (kind, name, format), or the positions of placeholders, each
+    (kind, name, format, field, text), or None for the provider's own."""
 
     @property
     def name(self) -> str: ...
     @property
     def per(self) -> Literal["tenant", "actor"]: ...
     @property
-    def placement(self) -> tuple[str, str, str] | None: ...
+    def placement(self) -> tuple[str, str, str] | tuple[tuple[str, str, str, str, str], ...] | None: ...
     @property
     def impersonate(self) -> Impersonation | None: ...
 
@@ -41,7 +44,7 @@ class Provider(Protocol):
     def name(self) -> str: ...
     @property
     def positions(self) -> Iterable[Placement]: ...
-    def placement_for(self, kind: str, /) -> Placement | None: ...
+    def placement_for(self, kind: str, /) -> Placement | HmacTemplate | None: ...
     def hosts_for(self, vars: Mapping[str, str], /) -> frozenset[str]: ...
     def headers_for(self, vars: Mapping[str, str], /) -> Mapping[str, str]: ...
 
@@ -54,7 +57,9 @@ class Prepare(Protocol):
     ) -> Injection: ...
 
 
-Signer = Callable[[Mapping[str, Value], Placement | None], Signing]
+How = Placement | Placeholders | HmacTemplate | None
+Signer = Callable[[Mapping[str, Value], Any], Signing]
+"""Makes what signs, of a record's fields and a How."""
 
 
 class Prepared(NamedTuple):
@@ -64,8 +69,10 @@ class Prepared(NamedTuple):
     material: Material
 
 
-def placement_of(use: CredentialUse, provider: Provider | None, kind: str) -> Placement | None:
+def placement_of(use: CredentialUse, provider: Provider | None, kind: str) -> How:
     if use.placement is not None:
+        if isinstance(use.placement[0], tuple):
+            return Placeholders(tuple([Position(*stand) for stand in use.placement]))
         where, name, shape = use.placement
         return Placement(cast('Literal["header", "query", "cookie"]', where), name, shape)
     return provider.placement_for(kind) if provider is not None else None

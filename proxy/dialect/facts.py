@@ -176,6 +176,10 @@ class Dialect:
     rows: tuple[ErrorRow, ...] = ()
     signs: tuple[Sign, ...] = ()
     partial: tuple[Partial, ...] = ()
+    event_names: frozenset[str] = frozenset()
+    """Names of server-sent events that are errors."""
+    event_errors: tuple[Condition, ...] = ()
+    """What in the data of any event makes it an error."""
     values: Mapping[str, Place] = field(default_factory=dict)
     """What messages may name: `scope`, `field`."""
     native: Any = None
@@ -191,6 +195,15 @@ class Dialect:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pages_in_bodies", any(one.reads_body for one in self.pagination))
+
+    @property
+    def streams_errors(self) -> bool:
+        return bool(self.event_names or self.event_errors)
+
+    @property
+    def looks_into_successes(self) -> bool:
+        """Whether some success has to be looked at."""
+        return bool(self.signs or self.partial or self.pagination) or self.streams_errors
 
     def signs_at(self, operation: str | None) -> tuple[Sign, ...]:
         known = self._signs.get(operation)

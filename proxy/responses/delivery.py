@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxy.errors import GatewayError
 from proxy.model import Call, Headers
 from proxy.responses.classify import Finding
+from proxy.responses.events import EventErrors
 from proxy.responses.judging import Judging
 from proxy.responses.kinds import kind_of
 from proxy.responses.links import pointing_back
@@ -30,12 +31,12 @@ class Delivery:
 
     `started` says whether the reply's head has left (after that only `cut` can tell the client of a failure);
     `status` and `bytes_out` are for the audit record; `hits` counts maskings; `mode` is the rule's choice of how a
-    provider's failures are shown: "problem", "native" or "annotate".
+    provider's failures are shown: "problem", "native" or "annotate"; `events` looks for them among streamed events.
     """
 
     __slots__ = (
         "_call", "_chunked", "_coding", "_connection", "_left", "_masker", "_masks", "_pending",
-        "bytes_out", "hits", "keep", "mode", "started", "status",
+        "bytes_out", "events", "hits", "keep", "mode", "started", "status",
     )  # fmt: skip
 
     def __init__(self, connection: ServerConnection, call: Call) -> None:
@@ -47,6 +48,7 @@ class Delivery:
         self._coding = b""
         self._chunked = False
         self._left: int | None = None
+        self.events: EventErrors | None = None
         self.keep = False
         self.mode = "problem"
         self.started = False
@@ -140,6 +142,8 @@ class Delivery:
         """Body bytes, unframed. Raises `upstream_protocol` when a compressed body gives the credential away."""
         if self._left is not None:
             self._left -= len(payload)
+        if self.events is not None:
+            payload = self.events.feed(payload)
         if self._masks is not None:
             payload = self._searched(self._masks, payload)
         self._send(payload)
@@ -170,6 +174,9 @@ class Delivery:
 
     def end(self, trailers: Headers) -> None:
         """The reply is whole."""
+        if self.events is not None:
+            events, self.events = self.events, None
+            self.body(events.end())
         if self._masker is not None:
             self.hits += self._masker.hits
             self._send(self._masker.end())

@@ -112,12 +112,23 @@ def streams(head: ReplyHead) -> bool:
     return head.section.length is None and not _structured(head)
 
 
+def event_stream(head: ReplyHead) -> bool:
+    """Whether a reply is a stream of server-sent events that can be read and changed under way."""
+    section = head.section
+    return head.status < 300 and section.length is None and not section.coding and _kind(head) == b"text/event-stream"
+
+
 def _headers(head: ReplyHead) -> Answer:
     return Answer(head.status, head.section.kept, b"")
 
 
 def _structured(head: ReplyHead) -> bool:
     """JSON or XML; a stream of events is neither."""
-    kind = next((value for name, value in head.section.kept if name.lower() == b"content-type"), b"").lower()
-    kind = kind.partition(b";")[0].strip()
+    kind = _kind(head)
     return kind.endswith((b"/json", b"+json", b"/xml", b"+xml")) or kind.startswith(b"application/x-amz-json")
+
+
+def _kind(head: ReplyHead) -> bytes:
+    """The media type, lower-case."""
+    kind = next((value for name, value in head.section.kept if name.lower() == b"content-type"), b"").lower()
+    return kind.partition(b";")[0].strip()

@@ -60,14 +60,18 @@ def annotated(lines: Headers) -> Headers:
 
 def rewritten(finding: Finding, dialect: Dialect, lines: Headers, call_id: str, mode: str, safe: bool) -> Rewritten:
     """The failure as a problem, or with mode "native" in the provider's own shape where one is known."""
-    text = detail(finding, dialect.title, safe)
     kept = [line for line in lines if line[0].lower() not in _REPLACED]
-    if mode == "native" and dialect.native is not None:
-        body, kind = native_body(dialect.native, _placeholders(finding, dialect, text)), dialect.native_type
-    else:
-        body, kind = _problem(finding, dialect, text, call_id, safe), "application/problem+json"
+    body, kind = replacement(finding, dialect, call_id, mode, safe=safe)
     ours = verdict_lines(finding, safe) + f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\n".encode("ascii")
     return Rewritten(finding.status, kept, ours, body)
+
+
+def replacement(finding: Finding, dialect: Dialect, call_id: str, mode: str, *, safe: bool) -> tuple[bytes, str]:
+    """What stands in place of a failure's body, and its media type."""
+    text = detail(finding, dialect.title, safe)
+    if mode == "native" and dialect.native is not None:
+        return native_body(dialect.native, _placeholders(finding, dialect, text)), dialect.native_type
+    return _problem(finding, dialect, text, call_id, safe), "application/problem+json"
 
 
 def _problem(finding: Finding, dialect: Dialect, text: str, call_id: str, safe: bool) -> bytes:

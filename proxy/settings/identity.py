@@ -30,7 +30,9 @@ class StaticIdentity(Section):
     agent: Name = Field(description="Agent of every call.")
     actor: Name | Literal[""] = Field("", description="Actor (the person the agent works for), if there is one.")
     namespace: Name | None = Field(None, description="Namespace that policies may name as a subject.")
-    labels: dict[Label, Label] | None = Field(None, description="Labels that policies may name as subjects.", max_length=64)
+    labels: dict[Label, Label] | None = Field(
+        None, description="Labels that policies may name as subjects.", max_length=64
+    )
 
 
 class KeySource(Section):
@@ -102,6 +104,24 @@ class ServiceAccountIdentity(KeySource):
     rules: tuple[ServiceAccountRule, ...] = Field(description="The first that fits names the caller.", min_length=1)
 
 
+class TokenReviewIdentity(Section):
+    """Kubernetes service-account tokens, each checked by asking the cluster (TokenReview)."""
+
+    kind: Literal["token_review"]
+    issuer: str = Field(description="The cluster's issuer: tokens of others are not asked about.", min_length=1)
+    audience: OneOrMore = Field(description="Accepted `aud` values: one or a list.", min_length=1)
+    address: HttpsUrl = Field("https://kubernetes.default.svc", description="The cluster's API.")
+    token_file: FilePath = Field(
+        as_written("/var/run/secrets/kubernetes.io/serviceaccount/token"),
+        description="The proxy's own token, allowed to create tokenreviews; read for each question.",
+    )
+    ca_file: FilePath = Field(
+        as_written("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"), description="Roots of the API, PEM."
+    )
+    ttl: float = Field(10, gt=0, le=60, description="Seconds for which an answer is used again.")
+    rules: tuple[ServiceAccountRule, ...] = Field(description="The first that fits names the caller.", min_length=1)
+
+
 class CertificateRule(CallerNames):
     """Which certificates, and whom they stand for: text with the captures of the pattern."""
 
@@ -123,7 +143,7 @@ class ClientCertificateIdentity(Section):
 
 
 Member = Annotated[
-    StaticIdentity | SessionTokenIdentity | ServiceAccountIdentity | ClientCertificateIdentity,
+    StaticIdentity | SessionTokenIdentity | ServiceAccountIdentity | TokenReviewIdentity | ClientCertificateIdentity,
     Field(discriminator="kind"),
 ]
 

@@ -143,6 +143,9 @@ class Upstream(Section):
     """How this instance reaches the outside."""
 
     extra_ca_file: FilePath | None = Field(None, description="Roots trusted beside the system's, PEM.")
+    client_certificates: FilePath | None = Field(
+        None, description="Folder of the certificates and keys that `mtls` records name as files."
+    )
     proxy: str | None = Field(None, description="Parent proxy for every outbound connection: http://HOST:PORT.")
 
     @field_validator("proxy")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from proxy.errors import ConfigurationError, Fault, GatewayError
 from proxy.model import Destination
-from proxy.upstream.tls_failures import handshake_failure
+from proxy.upstream.tls_failures import handshake_failure, late_failure
+from proxy.upstream.tls_identity import TlsIdentity
 from proxy.wire.client_connection import ClientConnection
 from proxy.wire.framing import Limits
 from proxy.wire.pool import Addresses, Ended, PoolKey
@@ -35,14 +38,15 @@ class Parent(NamedTuple):
         return Parent(host, port, f"Basic {pair}")
 
 
-def client_context(extra_roots: Path | None) -> ssl.SSLContext:
-    """Verifies against the system's roots and, beside them, those of `extra_roots`. TLS 1.2 or later, HTTP/1.1 only.
+def client_context(extra_roots: Path | None, authorities: str = "") -> ssl.SSLContext:
+    """Verifies against the system's roots and, beside them, those of `extra_roots`; or against `authorities` (PEM text)
+    alone. TLS 1.2 or later, HTTP/1.1 only.
 
     The common name is not looked at (RFC 9110 section 4.3.4 knows only the subject alternative name); chains are
     verified strictly (RFC 5280).
     """
-    context = ssl.create_default_context()
-    if extra_roots is not None:
+    context = ssl.create_default_context(cadata=authorities or None)
+    if extra_roots is not None and not authorities:
         context.load_verify_locations(cafile=str(extra_roots))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
@@ -89,12 +93,13 @@ class _Joint(asyncio.Protocol):
 
 
 class Dialler:
-    """Makes connections for the pool. `connect_timeout(destination)` is in seconds, for all addresses together."""
+    """Makes connections for the pool. `contexts(PoolKey.tls)` gives the TLS context; `connect_timeout(destination)` is
+    in seconds, for all addresses together."""
 
     def __init__(
         self,
         limits: Limits,
-        contexts: Callable[[str], ssl.SSLContext],
+        contexts: Callable[[object], ssl.SSLContext],
         connect_timeout: Callable[[Destination], float],
         parent: Parent | None = None,
     ) -> None:
@@ -109,11 +114,15 @@ class Dialler:
         Raises `upstream_unreachable`, `upstream_timeout` or `upstream_tls`.
         """
         connection = ClientConnection(self._limits, ended)
+        identity = key.tls if isinstance(key.tls, TlsIdentity) else None
+        if identity is not None:
+            identity.check_own(key.destination.host, time.time())
         # Taken now: `session` belongs to this context, and another may be in use once the address has answered.
         context = self._contexts(key.tls) if key.destination.scheme == "https" else None
         transport, connection.address = await self.open(key.destination, addresses)
         if context is not None:
-            transport = await self._secure(transport, key, context, session)
+            transport = await self._secure(transport, key.destination, identity, context, session)
+            connection.explain = partial(late_failure, key.destination.host, _shows_certificate(identity))
         if transport.is_closing():  # closed between two turns of the loop, when nobody listened
             raise GatewayError("upstream_unreachable", f"{key.destination.authority} closed the connection at once.")
         transport.set_protocol(connection)
@@ -164,26 +173,46 @@ class Dialler:
                 "upstream_unreachable", f"The parent proxy answered {shown} for {authority}.", blame="network"
             )
 
-    async def _secure(self, raw: Transport, key: PoolKey, context: ssl.SSLContext, session: Any) -> Transport:
-        name = key.destination.host
+    async def _secure(
+        self,
+        raw: Transport,
+        destination: Destination,
+        identity: TlsIdentity | None,
+        context: ssl.SSLContext,
+        session: Any,
+    ) -> Transport:
+        host = destination.host
+        name = (identity.server_name if identity is not None else "") or host
         joint = _Joint()
         layer = TlsTransport(
-            raw,
-            joint,
-            lambda incoming, outgoing: context.wrap_bio(incoming, outgoing, server_hostname=name, session=session),
-            joint.failed,
-            self._timeout(key.destination),
+            raw, joint, partial(_client_side, context, name, session), joint.failed, self._timeout(destination)
         )
         layer.start()
         try:
             await joint.ready
+            if identity is not None:
+                identity.check_host(layer.tls, host)
         except TimeoutError:
             raw.abort()
-            raise GatewayError("upstream_timeout", f"The TLS handshake with {name} did not end in time.") from None
+            raise GatewayError("upstream_timeout", f"The TLS handshake with {host} did not end in time.") from None
         except (ssl.SSLError, OSError) as error:
             raw.abort()
-            raise handshake_failure(error, name) from None
+            raise handshake_failure(error, name, _shows_certificate(identity)) from None
         except BaseException:
             raw.abort()
             raise
         return layer
+
+
+def _shows_certificate(identity: TlsIdentity | None) -> bool:
+    return identity is not None and identity.certificate is not None
+
+
+def _client_side(
+    context: ssl.SSLContext, name: str, session: Any, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
+) -> ssl.SSLObject:
+    """Resumes `session` where it is one of this context: a context that was made anew resumes none of the old one."""
+    try:
+        return context.wrap_bio(incoming, outgoing, server_hostname=name, session=session)
+    except ValueError:
+        return context.wrap_bio(incoming, outgoing, server_hostname=name)

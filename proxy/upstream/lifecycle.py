@@ -90,6 +90,10 @@ class Lifecycle(msgspec.Struct, eq=False):
         assert self._way is not None
         return self._way
 
+    @way.setter
+    def way(self, way: Way) -> None:
+        self._way = way
+
     @property
     def head_bytes(self) -> bytes:
         """The request's head as it was last made."""

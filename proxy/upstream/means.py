@@ -26,6 +26,7 @@ class Reply(Protocol):
     bytes_out: int
     keep: bool
     mode: str
+    events: Any
 
     def mask(self, masks: Any) -> None: ...
     def interim(self, head: ReplyHead) -> None: ...

@@ -62,8 +62,8 @@ class RequestHalf(ReplyHalf, eq=False):
 
     def _overflowed(self, seal: Seal) -> None:
         """More than may be held: it goes out now and the rest as it comes, if the signer can do with that."""
-        seal.overflow()
         self._waits_for_body, self._chunked = False, self.call.section.chunked
+        seal.overflow()
         self.connection.pause_body()
         self._dispatch(fresh=False)
 

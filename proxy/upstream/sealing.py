@@ -52,6 +52,8 @@ class Seal:
         self._kept = _leaving(call, signing.clears, pins, is_session)
         self._request = _outgoing(call, self._kept, region, service)
         self._coder: Coder | None = None
+        self._body: bytes | None = None
+        self._timed = True
         self._sent = 0.0
         self._corrected = False
         self.need = self._guarded(lambda: signing.need(self._request))
@@ -61,7 +63,7 @@ class Seal:
         self._sent = time.monotonic()
         now = time.time() + self._skews.get(self._request.host, 0.0)
         signed = self._guarded(lambda: self._signing.sign(self._request, body, now))
-        self._coder = signed.coder
+        self._coder, self._body, self._timed = signed.coder, signed.body, signed.timed
         held = body is not None and self.need.hold > 0
         dropped = signed.drops | _HOLDING_DROPS if held else signed.drops
         parts = [b"%b %b HTTP/1.1\r\n" % (self._call.method.encode("ascii"), signed.target)]
@@ -69,7 +71,7 @@ class Seal:
             if name not in dropped:
                 parts += (written, b": ", value, b"\r\n")
         if held:
-            parts.append(b"Content-Length: %d\r\n" % len(body or b""))
+            parts.append(b"Content-Length: %d\r\n" % len(signed.body if signed.body is not None else body or b""))
         parts += (signed.lines, b"\r\n")
         return b"".join(parts)
 
@@ -84,6 +86,8 @@ class Seal:
 
     def piece(self, payload: bytes) -> bytes:
         """Body bytes as they leave."""
+        if self._body is not None:
+            payload, self._body = self._body, None
         coder = self._coder
         return payload if coder is None else self._guarded(lambda: coder.feed(payload))
 
@@ -97,7 +101,7 @@ class Seal:
 
         The provider's time is its Date header less half the round trip. A reply from a cache (Age) tells nothing.
         """
-        if reply.status not in _REFUSALS or self._corrected:
+        if reply.status not in _REFUSALS or self._corrected or not self._timed:
             return False
         theirs = _date(reply)
         if theirs is None:

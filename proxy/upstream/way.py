@@ -56,6 +56,11 @@ class Way:
         self._known: Addresses = ()
         self._fresh_until = 0.0
 
+    def identified(self, tls: object) -> Way:
+        """The same way, on connections of that TLS identity alone."""
+        key = PoolKey(self.key.destination, tls)
+        return Way(key, self._look_up, self.timeouts, self.provider, self.pins, self.retries, self.watched)
+
     def addresses(self, now: float) -> Addresses | Awaitable[Addresses]:
         """Checked addresses; those of the last second are not looked at again. `now` is the monotonic clock."""
         if now < self._fresh_until:

@@ -16,9 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from proxy.listeners.certificates import Authority, authority_certificate, generate_key, leaf_certificate
-from proxy.listeners.server_contexts import load_chain
 from proxy.webhook.configuration import SelfManaged
 from proxy.webhook.names import Json
+from proxy.wire.key_files import load_chain
 
 log = logging.getLogger("sluicegate.webhook")
 DUE: Final = 12 * 3_600.0

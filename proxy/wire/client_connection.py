@@ -33,18 +33,24 @@ class ReplyTaker(Protocol):
         `begun` whether any byte of a reply had come."""
 
 
+def _unexplained(_: Exception) -> GatewayError | None:
+    return None
+
+
 class ClientConnection(asyncio.Protocol):
     """One upstream connection. `ended(connection, reusable)` is called whenever it has no call any more."""
 
     __slots__ = (
         "_begun", "_chunks", "_cutter", "_detached", "_ended", "_head", "_head_only", "_interims", "_last",
-        "_left", "_limits", "_rest", "_taker", "_websocket", "address", "idle_since", "paused",
+        "_left", "_limits", "_rest", "_taker", "_websocket", "address", "explain", "idle_since", "paused",
         "request_complete", "transport", "uses", "writable",
     )  # fmt: skip
 
     def __init__(self, limits: Limits, ended: Callable[[ClientConnection, bool], None]) -> None:
         self.transport: Transport | None = None
         self.address = ""
+        self.explain: Callable[[Exception], GatewayError | None] = _unexplained
+        """What an error of the transport means, where the first reply had not begun."""
         self.uses = 0
         self.idle_since = 0.0
         self.writable = True
@@ -145,7 +151,8 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._taker is not None:
-            self._lose(None)
+            told = exc is not None and self.uses == 1 and not self._begun
+            self._lose(self.explain(exc) if told and exc is not None else None)
         elif not self._detached:
             self._ended(self, False)
 

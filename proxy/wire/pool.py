@@ -22,8 +22,8 @@ class PoolKey(NamedTuple):
     """Connections are shared only between calls that agree in all of this."""
 
     destination: Destination
-    tls: str
-    """Name of the TLS identity: client certificate, roots, SNI."""
+    tls: object
+    """The TLS identity: client certificate, roots, SNI; "" for the usual one. Hashable, compared by what it shows."""
 
 
 class PoolSizes(NamedTuple):

@@ -88,6 +88,7 @@ class TlsTransport(asyncio.Protocol):
         self._paused = False
         self._closing = False
         self._ended = False
+        self._fault: Exception | None = None
         self._timer = asyncio.get_running_loop().call_later(patience, self._overdue)
         raw.set_protocol(self)
 
@@ -115,7 +116,7 @@ class TlsTransport(asyncio.Protocol):
         self._closing = True
         if self._open:
             self._open = False
-            self._protocol.connection_lost(exc)
+            self._protocol.connection_lost(exc or self._fault)
         else:
             self._failed_once(exc)
 
@@ -182,6 +183,7 @@ class TlsTransport(asyncio.Protocol):
         if pieces:
             self._protocol.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if error is not None:
+            self._fault = error  # an alert, which in TLS 1.3 may be the answer to our certificate
             self.abort()
         elif ended:
             self._end()

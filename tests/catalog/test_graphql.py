@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.catalog.graphql import Connection, Unreadable, asked
@@ -72,6 +72,7 @@ def test_fragments_that_unfold_without_end_are_looked_at_once() -> None:
     assert found.fields == (("query", "z"),)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='{}()[]!$@:=|&"\\#. \nquerymtaionfgp_0', max_size=120) | st.text(max_size=60))
 def test_any_text_is_read_or_unreadable(document: str) -> None:
     try:

@@ -77,7 +77,7 @@ operations:
         "one.yaml:11: unknown key 'oauth'",
         "one.yaml:13: pins.0.value",
         "one.yaml:15: operations.0.method.0",
-        "one.yaml:16: operations.1.path: path 'a/b' must start with a slash",
+        "one.yaml:16: operations.1.path.0: path 'a/b' must start with a slash",
         "one.yaml:17: operations.2.path is missing",
         "three.yaml:1: must be a mapping",
         "two.yaml:",
@@ -116,7 +116,7 @@ operations:
         "acme.yaml:18: operation 'a' stands here twice",
         "acme.yaml:19: GET /v1/{y} is 'a' already",
         "acme.yaml:20: path '/v10/c' is below no base path of this provider",
-        "acme.yaml:12: name at least one record kind: bearer, api_key, basic or aws",
+        "acme.yaml:12: name at least one record kind: bearer, api_key, basic, aws or hmac",
     ]
 
 

@@ -88,7 +88,7 @@ def test_memory_of_looked_up_paths_is_bounded() -> None:
         "",
         "users",
         "/a//b",
-        "/a/",
+        "/a//",
         "/a/{b+}/c",
         "/a/{B}",
         "/a/{b",

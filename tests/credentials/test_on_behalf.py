@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs, parse_qsl
 
 import jwt
 import pytest
@@ -164,3 +164,70 @@ async def test_a_minted_token_that_a_provider_refuses_gives_way_to_a_new_one_at_
     assert bearer(used) == line("minted-1")
     assert await bench.resolver.reread(who(""), Use(), used)
     assert bearer(await bench.get()) == line("minted-2")
+
+
+async def test_a_rotated_private_key_ends_the_old_tokens(world: World, bench: Bench) -> None:
+    """B56: the same account, another key."""
+    assert bearer(await bench.get()) == line("token-for-itself")
+    fresh = generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    world.store.put(PATH, **{**bench.record, "private_key": fresh})
+    world.clock.now += 61
+    assert bearer(await bench.get()) == line("token-for-itself")
+    assert len(bench.asked) == 2
+
+
+async def test_an_assertion_refused_for_a_clock_is_no_verdict(world: World, bench: Bench) -> None:
+    answers = [
+        as_json(400, {"error": "invalid_grant"}, Date="Mon, 12 Jan 1970 13:55:00 GMT"),
+        as_json(200, {"access_token": "token-after-the-clock-was-set", "expires_in": 3600}),
+    ]
+
+    async def respond(request: TokenRequest) -> Any:
+        return answers.pop(0)
+
+    bench.respond = respond
+    refusal = await bench.refused()
+    assert refusal.code.name == "credential_unavailable"
+    assert "clock" in refusal.detail
+    assert "rejected" not in bench.record
+    world.clock.now += 5
+    assert bearer(await bench.get()) == line("token-after-the-clock-was-set")
+
+
+async def test_an_exchange_asks_for_what_the_record_says_with_the_types_that_the_app_says(
+    world: World, tmp_path: Path
+) -> None:
+    """RFC 8693 section 2.1, with a JWT-SVID as subject and a projected token as actor."""
+    for name in ("svid", "projected"):
+        (tmp_path / name).write_text(name)
+    world.store.put(
+        APP, token_endpoint=ENDPOINT, client_id="c", client_secret="s",
+        subject_token_file=str(tmp_path / "svid"), subject_token_type="urn:ietf:params:oauth:token-type:id_token",
+        actor_token_file=str(tmp_path / "projected"),
+    )  # fmt: skip
+    world.store.put(
+        PATH, kind="token_exchange", app="crm", subject="file", audience=["api", "ledger"],
+        resource="https://api.example.com/", scopes=["read", "write"],
+    )  # fmt: skip
+    bench = world.process()
+    await bench.get()
+    form = parse_qs(bench.asked[0].body.decode())
+    assert form == {
+        "grant_type": ["urn:ietf:params:oauth:grant-type:token-exchange"],
+        "subject_token": ["svid"], "subject_token_type": ["urn:ietf:params:oauth:token-type:id_token"],
+        "actor_token": ["projected"], "actor_token_type": ["urn:ietf:params:oauth:token-type:jwt"],
+        "audience": ["api", "ledger"], "resource": ["https://api.example.com/"], "scope": ["read write"],
+    }  # fmt: skip
+
+
+async def test_an_installations_token_is_asked_for_at_the_api_whatever_the_catalogue_says(world: World) -> None:
+    world.store.put(APP, provider="two-steps", client_id="Iv1", private_key=PEM)
+    world.store.put(PATH, kind="github_app", app="crm", installation_id="4711")
+    bench = world.process()
+
+    async def respond(request: TokenRequest) -> Any:
+        return as_json(201, {"token": "ghs_token-of-an-installation", "expires_at": 4_000_000_000})
+
+    bench.respond = respond
+    assert bearer(await bench.get()) == line("ghs_token-of-an-installation")
+    assert [asked.url for asked in bench.asked] == ["https://api.github.com/app/installations/4711/access_tokens"]

@@ -25,6 +25,7 @@ from proxy.errors import ConfigurationError, GatewayError
 from proxy.listeners import server_contexts
 from proxy.listeners.certificate_authority import CertificateAuthority
 from proxy.listeners.certificates import authority_certificate, generate_key
+from proxy.wire import key_files
 
 DAY = 86400.0
 NOW = float(int(time.time()))
@@ -448,7 +449,7 @@ def test_a_context_can_be_loaded_without_memfd(monkeypatch, tmp_path, authoritie
         raise PermissionError(1, "not in this sandbox")
 
     monkeypatch.setattr(os, "memfd_create", refused)
-    monkeypatch.setattr(server_contexts, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(key_files, "SHARED_MEMORY", tmp_path)
     key = generate_key()
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -463,8 +464,8 @@ from proxy.listeners.certificate_authority import CertificateAuthority
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0  # PR_SET_DUMPABLE
-import proxy.listeners.server_contexts as contexts
-contexts.SHARED_MEMORY = pathlib.Path("/nonexistent")  # so that only memory can have served
+from proxy.wire import key_files
+key_files.SHARED_MEMORY = pathlib.Path("/nonexistent")  # so that only memory can have served
 authority = CertificateAuthority.open(pathlib.Path(sys.argv[1]), False, time.time())
 async def main():
     print(type(await authority.context_for("api.test")).__name__, os.geteuid())

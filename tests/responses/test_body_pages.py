@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.catalog.graphql import asked
@@ -187,6 +187,7 @@ def test_a_body_without_room_for_the_cursor_is_said_so(body: bytes, kind: str, c
         with_changes(body, kind, changes)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60), st.sampled_from([JSON, FORM, "text/plain", ""]))
 def test_any_bytes_as_a_body_are_parameters_or_none(body: bytes, kind: str) -> None:
     found = parameters_of(body, kind)

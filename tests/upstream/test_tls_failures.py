@@ -9,7 +9,7 @@ import pytest
 import trustme
 
 from proxy.upstream.dial import client_context
-from proxy.upstream.tls_failures import handshake_failure
+from proxy.upstream.tls_failures import handshake_failure, late_failure
 
 PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
@@ -74,3 +74,41 @@ def test_chains_are_verified_strictly_and_common_names_not_looked_at() -> None:
     context = client_context(None)
     assert context.verify_flags & ssl.VERIFY_X509_STRICT
     assert not context.hostname_checks_common_name
+
+
+def alert(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, f"[SSL: {reason}] (_ssl.c:1)")
+    error.reason = reason
+    return error
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown", "says"),
+    [
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", False, "requires a client certificate, and none was shown"),
+        ("TLSV13_ALERT_CERTIFICATE_REQUIRED", True, "asks for one of other authorities"),
+        ("TLSV1_ALERT_UNKNOWN_CA", True, "refused the client certificate: the host does not know the authority"),
+        ("SSLV3_ALERT_CERTIFICATE_EXPIRED", True, "refused the client certificate: it has expired"),
+        ("SSLV3_ALERT_CERTIFICATE_REVOKED", True, "refused the client certificate: it was revoked"),
+        ("SSLV3_ALERT_BAD_CERTIFICATE", True, "refused the client certificate"),
+        ("TLSV1_ALERT_ACCESS_DENIED", True, "its owner has no access"),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", True, "may not take the client certificate"),
+        ("SSLV3_ALERT_HANDSHAKE_FAILURE", False, "if it requires a client certificate"),
+        ("SSLV3_ALERT_BAD_CERTIFICATE", False, "if it wants a client certificate"),
+        ("TLSV1_ALERT_PROTOCOL_VERSION", True, "no TLS version"),
+        ("TLSV1_ALERT_INTERNAL_ERROR", True, "internal error"),
+    ],
+)
+def test_what_a_host_says_of_our_certificate_is_told_apart_at_once_and_late(
+    reason: str, shown: bool, says: str
+) -> None:
+    late = late_failure("right.test", shown, alert(reason))
+    for error in (handshake_failure(alert(reason), "right.test", shown), late):
+        assert error is not None
+        assert error.code.name == "upstream_tls"
+        assert says in error.detail
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError("gone"), alert("DECRYPTION_FAILED_OR_BAD_RECORD_MAC")])
+def test_a_connection_that_was_just_lost_is_no_word_on_a_certificate(error: Exception) -> None:
+    assert late_failure("right.test", True, error) is None
