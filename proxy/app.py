@@ -299,7 +299,7 @@ class Instance:
                     log.warning("the credential store is not ready: %s", error)
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
-        await self.token_paths.learn(self.store)
+        await self.token_paths.learn(self.store.store)
         self.readiness.met("store")
         self.store_opened.set()
         if self.settings.blocks is not None:
