@@ -37,8 +37,8 @@ class Firewall(NamedTuple):
 
 _LOOPBACK: Final = {4: "ip daddr 127.0.0.0/8", 6: "ip6 daddr ::1"}
 _ANSWERS: Final = "ct direction reply ct state established meta l4proto tcp accept"
-"""To whoever called into the pod: probes, and the application's own clients. TCP alone: a datagram that came from outside
-must not open a way out."""
+"""To whoever called into the pod: probes, and the application's own clients. TCP alone, since a datagram that came from
+outside must not open a way out."""
 _REFUSED: Final = "counter reject with icmpx type admin-prohibited"
 _FAMILY: Final = {4: "ip", 6: "ip6"}
 _NFPROTO: Final = {4: "ipv4", 6: "ipv6"}
