@@ -15,6 +15,7 @@ RULES = [
     {"name": "cookie", "host": "c.test", "credential": {"name": "cookie", "cookie": "sid"}},
     {"name": "open", "host": "open.test"},
     {"name": "anthropic", "provider": "anthropic", "operations": ["messages.create"]},
+    {"name": "linear", "provider": "linear", "operations": ["graphql.query.*"]},
     {"name": "missing", "provider": "stripe"},
     {"name": "elsewhere", "host": "elsewhere.test", "credential": {"name": "shop", "header": "X-Key"}},
 ]
@@ -27,6 +28,7 @@ def test_each_rule_is_proved_on_the_wire(stand: Stand, upstream: Upstream):
             "tenants/acme/plain": {"kind": "api_key", "value": CANARY, "hosts": ["plain.test"]},
             "tenants/acme/cookie": {"kind": "api_key", "value": CANARY, "hosts": ["c.test"]},
             "tenants/acme/anthropic": {"kind": "api_key", "value": CANARY},
+            "tenants/acme/linear": {"kind": "api_key", "value": CANARY},
         }
     )
     done = stand.command("doctor", "--no-clients", "--json", "--config", str(stand.config))
@@ -40,6 +42,7 @@ def test_each_rule_is_proved_on_the_wire(stand: Stand, upstream: Upstream):
         "cookie": ("cookie@1", ["cookie sid"]),
         "open": ("", []),
         "anthropic": ("anthropic@1", ["header x-api-key"]),
+        "linear": ("linear@1", ["header Authorization"]),
     }
     assert found["files"]["result"] == "skipped"
     assert found["missing"]["why"].startswith("credential_missing")

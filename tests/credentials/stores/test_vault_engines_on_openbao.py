@@ -158,3 +158,21 @@ async def test_a_record_read_from_the_engine_with_wrapping_is_taken_without_its_
     token = requests.get(url, headers=headers, timeout=10).json()["wrap_info"]["token"]
     await set_wrapped(store, "tenants/acme/slack", token)
     assert (await store.read("tenants/acme/slack")).fields == {"kind": "bearer", "token": "moved"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"), [('path "{mount}/metadata/apps/*" {{capabilities=["list"]}}', True), ("", False)]
+)
+async def test_what_may_be_listed_is_asked_and_not_tried(
+    bao: OpenBao, tmp_path: Path, rules: str, expected: bool
+) -> None:
+    name = f"p-{uuid.uuid4().hex[:8]}"
+    bao.ask("PUT", f"sys/policies/acl/{name}", {"policy": rules.format(mount=bao.mount) or "# nothing"})
+    token = bao.new_token(policies=[name])
+    opened = VaultStore([bao.address], TokenLogin(private(tmp_path / "token", token)), mount=bao.mount)
+    await opened.start()
+    try:
+        assert await opened.may_list("apps") is expected
+        assert opened.status.failures == 0
+    finally:
+        await opened.close()
