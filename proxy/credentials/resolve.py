@@ -374,7 +374,8 @@ class Resolver:
         try:
             if signer is not None:
                 signing = signer(fields, placement)
-                injection = Injection(clears=signing.clears, masks=signing.masks)
+                clears = placement.headers if isinstance(placement, Placeholders) else signing.clears
+                injection = Injection(clears=clears, masks=signing.masks)
             elif kind == MTLS:
                 injection = Injection()
             elif isinstance(placement, Placeholders | HmacTemplate):
