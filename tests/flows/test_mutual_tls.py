@@ -248,6 +248,12 @@ def test_what_nginx_says_in_a_page_is_no_fault_of_the_caller_s(flow: Flow, name:
     assert "certificate" in found["detail"]
 
 
+def test_a_certificate_that_is_refused_says_nothing_about_the_host(flow: Flow) -> None:
+    """However often: the breaker stays closed, and others' calls go on."""
+    assert {json.loads(flow.ask("expired").body)["code"] for _ in range(12)} == {"upstream_tls"}
+    assert flow.shown("one")[0] == flow.made.one.serial
+
+
 def test_blame_is_the_credential_s(flow: Flow) -> None:
     line = flow.product.audited(flow.ask("tls1_3-stranger").call_id)
     assert (line["blame"], line["code"], line["attempts"]) == ("credential", "upstream_tls", 1)
