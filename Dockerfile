@@ -20,11 +20,17 @@ COPY policies ./policies
 COPY providers ./providers
 RUN /opt/wheel-builder/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-dir /opt/wheels . \
     && /opt/sluicegate/bin/python -m pip install --no-deps --no-index --find-links /opt/wheels sluicegate \
-    && /opt/sluicegate/bin/python -m pip uninstall --yes pip setuptools
+    && /opt/sluicegate/bin/python -m pip uninstall --yes pip setuptools \
+    && /opt/sluicegate/bin/python -m proxy.sbom > /opt/sluicegate/sluicegate-sbom.json
 
-FROM ${PYTHON_IMAGE}
+FROM ${PYTHON_IMAGE} AS proxy
+ARG VERSION=0.1.0
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="sluicegate" \
-      org.opencontainers.image.description="A credential and egress proxy that stands beside each AI agent"
+      org.opencontainers.image.description="A credential and egress proxy that stands beside each AI agent" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/sluicegate /opt/sluicegate
 # Everything was compiled when it was installed, so nothing needs to be written where the program lies.
 ENV PATH=/opt/sluicegate/bin:$PATH \
@@ -37,3 +43,15 @@ USER 64100:64100
 # No HEALTHCHECK: Kubernetes ignores it and asks /healthz and /readyz itself.
 ENTRYPOINT ["sluicegate"]
 CMD ["serve"]
+
+# The same with nft, for the init container that closes a pod: docker build --target firewall .
+FROM proxy AS firewall
+USER 0:0
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends nftables \
+    && rm -rf /var/lib/apt/lists/*
+USER 64100:64100
+
+# What `docker build .` makes.
+FROM proxy

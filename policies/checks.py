@@ -10,6 +10,7 @@ from policies.document import AllowRule, Credential, DenyRule, EgressPolicy
 from policies.facts import ProviderFacts
 from policies.matchers import glob_matches, host_pattern
 from policies.placeholders import position_findings
+from policies.s3 import unnamed_bucket
 
 Place = tuple[str | int, ...]
 Finding = tuple[Place, str]
@@ -111,6 +112,10 @@ def _credential(rule: AllowRule, providers: Mapping[str, ProviderFacts]) -> Iter
             ("host",),
             ("a credential never goes to a wildcard host: list exact hosts, one rule each, or say credential: none"),
         )
+    elif carries and rule.credential != "none" and rule.host is not None:
+        fault = unnamed_bucket(rule.host, rule.paths)
+        if fault is not None:
+            yield ("paths",) if rule.paths else ("host",), fault
 
 
 def _host_may_carry(rule: AllowRule, providers: Mapping[str, ProviderFacts]) -> bool:

@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_terms import Routes, ledger_of, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
@@ -46,7 +45,6 @@ from proxy.rules import Rules, load_rules, rule_files
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
 from proxy.settings.model import FileAudit
-from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
 from proxy.token_paths import TokenPaths
@@ -234,6 +232,8 @@ class Instance:
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.spool = self.store
         self.metrics.credential_expiry = self.credentials.expiries
+        self.metrics.certificate_expiry = lambda: certificate_ends(self.settings, self.authority.expires)
+        self.metrics.breakers_open = lambda: self.pipeline.trouble.shut(time.monotonic())
         rootless_aiohttp.load()
         if self.settings.ops is not None:
             self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
@@ -271,11 +271,8 @@ class Instance:
 
     async def _open_store(self) -> None:
         """The first login. A store that is away delays readiness, not the listeners."""
-        if isinstance(self.settings.store, VaultStore):
-            for address in self.settings.store.address:
-                parts = urlsplit(address)
-                port = parts.port or (443 if parts.scheme == "https" else 80)
-                await self.addresses.refuse_back_end(parts.hostname or "", port)
+        for host, port in back_ends(self.settings):
+            await self.addresses.refuse_back_end(host, port)
         reported = ""
         while True:
             try:
@@ -286,7 +283,7 @@ class Instance:
                     log.warning("the credential store is not ready: %s", error)
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
-        await self.token_paths.learn(self.store)
+        await self.token_paths.learn(self.store.store)
         self.readiness.met("store")
         self.store_opened.set()
         if self.settings.blocks is not None:

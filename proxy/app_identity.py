@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from proxy.identity.keys import KeySet
     from proxy.identity.mapping import CallerTemplate
     from proxy.identity.revocation import RevocationList
+    from proxy.identity.service_account import ServiceAccountRule
     from proxy.identity.session_token import SessionIssuer
     from proxy.identity.source import Reloading, Source
 
@@ -115,19 +116,21 @@ class Identities:
             return SessionToken([self._issuer(issuer, float(member.leeway)) for issuer in member.issuers])
         if isinstance(member, configured_as.ServiceAccountIdentity):
             return self._service_account(member)
+        if isinstance(member, configured_as.TokenReviewIdentity):
+            from proxy.app_token_review import token_review
+
+            return token_review(member, [_account_rule(rule) for rule in member.rules])
         assert isinstance(member, configured_as.ClientCertificateIdentity)
         from proxy.identity.client_certificate import ClientCertificate
 
         return ClientCertificate([_certificate_rule(rule) for rule in member.rules])
 
     def _service_account(self, member: configured_as.ServiceAccountIdentity) -> Identifier:
-        from proxy.identity.service_account import ServiceAccount, ServiceAccountRule
+        from proxy.identity.service_account import ServiceAccount
         from proxy.identity.verification import Verifier
 
         verifier = Verifier(member.issuer, member.audience, member.algorithms, self._keys(member), float(member.leeway))
-        return ServiceAccount(
-            verifier, [ServiceAccountRule(rule.namespace, rule.name, _template(rule)) for rule in member.rules]
-        )
+        return ServiceAccount(verifier, [_account_rule(rule) for rule in member.rules])
 
     def _issuer(self, issuer: configured_as.Issuer, leeway: float) -> SessionIssuer:
         from proxy.identity.session_token import ClaimNames, SessionIssuer
@@ -138,6 +141,12 @@ class Identities:
             issuer.tenants,
             ClaimNames(issuer.claims.tenant, issuer.claims.agent, issuer.claims.actor),
         )
+
+
+def _account_rule(rule: configured_as.ServiceAccountRule) -> ServiceAccountRule:
+    from proxy.identity.service_account import ServiceAccountRule
+
+    return ServiceAccountRule(rule.namespace, rule.name, _template(rule))
 
 
 def _template(names: configured_as.CallerNames) -> CallerTemplate:

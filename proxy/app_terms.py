@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 from proxy.listeners.sockets import listener_context
 from proxy.model import Destination
 from proxy.reloading import signature
 from proxy.settings import Settings
+from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
 from proxy.upstream.dial import Parent
@@ -80,6 +81,26 @@ def parent_of(settings: Settings) -> Parent | None:
         return None
     parts = urlsplit(settings.upstream.proxy)
     return Parent(parts.hostname or "", parts.port or 80)
+
+
+def back_ends(settings: Settings) -> Iterator[tuple[str, int]]:
+    """Host and port of the services behind this proxy, which no call may lead to: Vault, the cluster's API."""
+    chains = (settings.identity, *(listener.identity for listener in settings.listeners if listener.identity))
+    addresses = [member.address for chain in chains for member in chain.chain if member.kind == "token_review"]
+    if isinstance(settings.store, VaultStore):
+        addresses += settings.store.address
+    for address in addresses:
+        parts = urlsplit(address)
+        yield parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def certificate_ends(settings: Settings, authority: float) -> dict[str, float]:
+    """Epoch seconds at which our own certificates end: the authority's, and the soonest of the listeners'."""
+    from proxy.listeners.authority_files import certificate_end
+
+    ends = [certificate_end(listener.tls.cert) for listener in settings.listeners if listener.tls is not None]
+    known = [end for end in ends if end is not None]
+    return {"authority": authority, **({"listener": min(known)} if known else {})}
 
 
 def own_tls(listener: Listener) -> Callable[[], ssl.SSLContext] | None:

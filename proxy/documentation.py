@@ -87,6 +87,11 @@ def configuration_page() -> str:
     ])  # fmt: skip
 
 
+def sections(model: type[BaseModel], title: str) -> Iterator[str]:
+    """A table for a model and one for each section below it."""
+    yield from _sections(model, "", title, {})
+
+
 def write(folder: Path) -> None:
     """Write both pages into `folder`."""
     folder.mkdir(exist_ok=True)
@@ -198,4 +203,7 @@ def _yaml(value: Any) -> str:
 
 
 if __name__ == "__main__":
+    from proxy.charting.schema import write as write_chart  # the chart's values take the same settings
+
     write(Path(__file__).resolve().parent.parent / "docs")
+    write_chart(Path(__file__).resolve().parent.parent / "helm" / "sluicegate")

@@ -7,7 +7,7 @@ which is filled while the call runs and closed after its last byte.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -101,7 +101,7 @@ class HeaderSection:
     timeout     seconds that the caller gives the call (Sluicegate-Timeout); 0 without
     origin      Origin as received, which browsers send for the page that calls; None without
     suspects    some value may be a session token and has to be looked at before it leaves
-    memo        the last rendering: (what it depends on …, bytes); see proxy/upstream/rendering.py
+    memo        the last rendering: (what it depends on …, what came of it); see rendering.py, sealing.py in upstream
     """
 
     __slots__ = (
@@ -135,7 +135,7 @@ class HeaderSection:
         self.wishes: Wishes | None = None
         self.suspects = False
         self.presented = Presented()
-        self.memo: tuple[object, object, object, object, bytes] | None = None
+        self.memo: tuple[object, object, object, object, Any] | None = None
 
 
 class Place(NamedTuple):

@@ -39,7 +39,7 @@ from proxy.served import CallIds, Served
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
-from proxy.upstream.rendering import NOTHING, request_bytes, uncoded
+from proxy.upstream.rendering import NOTHING, UNCODED, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
@@ -101,7 +101,8 @@ class Pipeline:
         self._skews: Skews = {}
         self.keeping: Keeping | None = None
         self.paging = Paging(lambda: os.urandom(32))
-        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, Trouble())
+        self.trouble = Trouble()
+        self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, self.trouble)
 
     # The path, from top to bottom.
 
@@ -266,19 +267,14 @@ class Pipeline:
     def _head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
         """The request as it leaves, and what its reply is searched for."""
         exchange.material = material
-        if exchange.tokens:
-            return self._token_head(exchange, way, material)
         if material is None:
-            return request_bytes(exchange.call, NOTHING, way.authority, way.pins, exchange.chain.is_session)
+            nothing = UNCODED if exchange.tokens else NOTHING
+            return request_bytes(exchange.call, nothing, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
             exchange.reply_to.mask(material.masks)
         if material.signing is not None:
             return self._seal(exchange, way, material.signing)
-        return request_bytes(exchange.call, material.injection, way.authority, way.pins, exchange.chain.is_session)
-
-    def _token_head(self, exchange: Served, way: Way, material: Material | None) -> bytes:
-        """As any head, but for what would have the answer compressed: its tokens have to be found."""
-        injection = uncoded(material.injection if material is not None else NOTHING)
+        injection = uncoded(material.injection) if exchange.tokens else material.injection
         return request_bytes(exchange.call, injection, way.authority, way.pins, exchange.chain.is_session)
 
     def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:

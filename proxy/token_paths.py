@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 from proxy.credentials.app_record import APPS, parse_app
-from proxy.credentials.store import Store
+from proxy.credentials.store import AsksLeave, Store
 from proxy.errors import SluicegateError, StoreError
 
 MOST = 1_000
@@ -41,6 +41,8 @@ class TokenPaths:
     async def learn(self, store: Store) -> None:
         """Those of the applications in the store, where they may be listed; others are added when they are used."""
         try:
+            if isinstance(store, AsksLeave) and not await store.may_list(APPS):
+                return
             paths = await store.list(APPS)
         except (StoreError, ValueError):
             return

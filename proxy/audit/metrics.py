@@ -79,7 +79,7 @@ class Metrics:
     `providers` bounds the provider label: a name outside it counts as "other". The gauges are asked of their owners at
     scrape: `connections` gives (side, state, count) triples, `credential_resolutions` counts by
     (source, result), `credential_expiry` the soonest expiry in epoch seconds by
-    provider.
+    provider, `certificate_expiry` that of our own certificates by use; `breakers_open` counts destinations shut off.
     """
 
     def __init__(self, version: str, providers: Iterable[str] = ()) -> None:
@@ -100,6 +100,8 @@ class Metrics:
         self.connections: Callable[[], Iterable[tuple[str, str, int]]] = tuple
         self.credential_resolutions: Callable[[], Mapping[tuple[str, str], int]] = dict
         self.credential_expiry: Callable[[], Mapping[str, float]] = dict
+        self.certificate_expiry: Callable[[], Mapping[str, float]] = dict
+        self.breakers_open: Callable[[], int] = int
 
     def call_closed(self, record: AuditRecord, duration_s: float, upstream_s: float | None) -> None:
         """Count a finished call by its record; `upstream_s` is None (or 0) when nothing was sent."""

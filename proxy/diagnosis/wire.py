@@ -156,9 +156,10 @@ def _request(number: int, probe: Probe, session: RunSession) -> bytes:
         f"Proxy-Authorization: Basic {pair}",
         *(f"{name}: {value}" for name, value in _own_lines(number)),
         "Connection: close",
-        *(["Content-Length: 0"] if probe.method not in ("GET", "HEAD") else []),
+        *(f"{name}: {value}" for name, value in probe.lines),
+        *([f"Content-Length: {len(probe.body)}"] if probe.method not in ("GET", "HEAD") else []),
     ]
-    return "\r\n".join([*lines, "", ""]).encode("ascii")
+    return "\r\n".join([*lines, "", ""]).encode("ascii") + probe.body
 
 
 def _own_lines(number: int) -> tuple[tuple[str, str], ...]:
@@ -199,6 +200,7 @@ def _finding(probe: Probe, answer: _Answer, received: Received | None, records: 
 def _placed(probe: Probe, received: Received) -> Iterator[str]:
     """What the request has that the probe did not send: names only."""
     known = {"host", "x-sluicegate-doctor", "content-length", "connection", "transfer-encoding"}
+    known |= {name.lower() for name, _ in probe.lines}
     pins = {name.decode().lower() for name, _ in probe.provider.pins} if probe.provider is not None else set()
     for name, value in received.lines:
         if name.lower() == "cookie":
@@ -206,6 +208,7 @@ def _placed(probe: Probe, received: Received) -> Iterator[str]:
         elif name.lower() not in known | pins and DUMMY not in value:
             yield f"header {name}"
     path, _, query = received.target.partition("?")
-    if path != probe.path:
+    own_path, _, own_query = probe.path.partition("?")
+    if path != own_path:
         yield "path"
-    yield from (f"query {pair.split('=')[0]}" for pair in query.split("&") if pair)
+    yield from (f"query {pair.split('=')[0]}" for pair in query.split("&") if pair and pair not in own_query.split("&"))

@@ -54,7 +54,7 @@ class BearerIdentifier:
         else:
             return None
         digest = hashlib.sha256(spelling).digest()
-        return self._memory.recall(digest, now) or self._judge(_token(presented), digest, now)
+        return self._memory.recall(digest, now) or self._judge(presented_token(presented), digest, now)
 
     def subscribe(self, forgotten: Callable[[], None]) -> None:
         """See Identifier."""
@@ -101,7 +101,8 @@ def _unknown(issuer: TokenIssuer, fault: UnknownKey) -> GatewayError:
     return refused("The session token cannot be checked: its issuer's keys could not be read yet.", blame="network")
 
 
-def _token(presented: Presented) -> bytes | None:
+def presented_token(presented: Presented) -> bytes | None:
+    """The one token of a call that may be judged, out of its place's spelling; None without one."""
     if presented.session is not None:
         return session_token(presented.session)
     if presented.proxy_authorization is not None:

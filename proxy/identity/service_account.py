@@ -80,7 +80,7 @@ class ServiceAccount(BearerIdentifier):
 
 
 def _values(claims: Mapping[str, Any]) -> dict[str, str]:
-    namespace, name = _account(claims)
+    namespace, name = account_of(claims.get("sub"))
     values = {f"claim.{key}": value for key, value in claims.items() if isinstance(value, str)}
     bound = claims.get("kubernetes.io")
     for kind in ("pod", "node"):
@@ -90,9 +90,11 @@ def _values(claims: Mapping[str, Any]) -> dict[str, str]:
     return {**values, "namespace": namespace, "name": name}
 
 
-def _account(claims: Mapping[str, Any]) -> tuple[str, str]:
-    """Namespace and name from `sub`, which the API server's own authenticator compares with the private claims."""
-    subject = claims.get("sub")
+def account_of(subject: object) -> tuple[str, str]:
+    """Namespace and name from `sub`, which the API server's own authenticator compares with the private claims.
+
+    Raises TokenFault for anything that is no service account's name.
+    """
     parts = subject.removeprefix(_SUBJECT).split(":") if isinstance(subject, str) else []
     if not isinstance(subject, str) or not subject.startswith(_SUBJECT) or len(parts) != 2 or not all(parts):
         raise TokenFault("The token is not a service account's.")

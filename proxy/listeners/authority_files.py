@@ -65,6 +65,14 @@ def read_certificate_pem(directory: Path) -> str | None:
     return b"".join(map(_pem, _certificates(path))).decode() if path.exists() else None
 
 
+def certificate_end(file: Path) -> float | None:
+    """Epoch seconds at which the first certificate of a PEM file ends; None for what is no certificate now."""
+    try:
+        return x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc.timestamp()
+    except (OSError, ValueError):
+        return None
+
+
 def _make(directory: Path, now: float) -> Authority:
     """A new pair, or a new certificate for the key that is there, so that clients trusting the old one go on."""
     try:

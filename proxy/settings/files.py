@@ -99,6 +99,9 @@ def _identity_files(place: Place, identity: Identity) -> Iterator[tuple[Place, P
         here = (*place, "chain", number)
         if member.kind == "service_account" and member.jwks_file is not None:
             yield (*here, "jwks_file"), member.jwks_file
+        if member.kind == "token_review":
+            yield (*here, "token_file"), member.token_file
+            yield (*here, "ca_file"), member.ca_file
         if member.kind == "session_token":
             for index, issuer in enumerate(member.issuers):
                 if issuer.jwks_file is not None:

@@ -97,6 +97,24 @@ class ServiceAccountIdentity(KeySource):
     rules: tuple[ServiceAccountRule, ...] = Field(description="The first that fits names the caller.", min_length=1)
 
 
+class TokenReviewIdentity(Section):
+    """Kubernetes service-account tokens, each checked by asking the cluster (TokenReview)."""
+
+    kind: Literal["token_review"]
+    issuer: str = Field(description="The cluster's issuer: tokens of others are not asked about.", min_length=1)
+    audience: OneOrMore = Field(description="Accepted `aud` values: one or a list.", min_length=1)
+    address: HttpsUrl = Field("https://kubernetes.default.svc", description="The cluster's API.")
+    token_file: FilePath = Field(
+        as_written("/var/run/secrets/kubernetes.io/serviceaccount/token"),
+        description="The proxy's own token, allowed to create tokenreviews; read for each question.",
+    )
+    ca_file: FilePath = Field(
+        as_written("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"), description="Roots of the API, PEM."
+    )
+    ttl: float = Field(10, gt=0, le=60, description="Seconds for which an answer is used again.")
+    rules: tuple[ServiceAccountRule, ...] = Field(description="The first that fits names the caller.", min_length=1)
+
+
 class CertificateRule(CallerNames):
     """Which certificates, and whom they stand for: text with the captures of the pattern."""
 
@@ -118,7 +136,7 @@ class ClientCertificateIdentity(Section):
 
 
 Member = Annotated[
-    StaticIdentity | SessionTokenIdentity | ServiceAccountIdentity | ClientCertificateIdentity,
+    StaticIdentity | SessionTokenIdentity | ServiceAccountIdentity | TokenReviewIdentity | ClientCertificateIdentity,
     Field(discriminator="kind"),
 ]
 

@@ -20,6 +20,9 @@ def uncoded(injection: Injection) -> Injection:
     return replace(injection, clears=injection.clears | {b"accept-encoding"})
 
 
+UNCODED: Final = uncoded(NOTHING)
+
+
 def request_bytes(
     call: Call, injection: Injection, authority: bytes, pins: Pins, is_session: Callable[[bytes], bool]
 ) -> bytes:

@@ -52,6 +52,10 @@ class Trouble:
         state.probing = now
         return None
 
+    def shut(self, now: float) -> int:
+        """How many destinations of tenants nothing is sent to now."""
+        return sum(1 for state in self.known.values() if state.seconds and state.opened + state.seconds > now)
+
     def failed(self, key: Key, now: float) -> None:
         """The destination could not be reached, did not answer, or said that it is down."""
         state = self._state(key, now)

@@ -298,6 +298,14 @@ def test_a_refusal_from_a_cache_or_with_the_right_time_is_the_answer(flow: Flow,
     assert len(flow.upstreams["dynamodb"].requests) == 1
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_static_key_that_is_refused_is_sent_once(flow: Flow, status: int) -> None:
+    """C05."""
+    flow.upstreams["session"].forget(answering(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status))
+    assert flow.ask("session", "GET", "/").status == status
+    assert len(flow.upstreams["session"].requests) == 1
+
+
 def test_a_call_that_is_sent_again_is_signed_again(flow: Flow) -> None:
     upstream = flow.upstreams["dynamodb"]
     with flow.product.tunnel(upstream) as client:

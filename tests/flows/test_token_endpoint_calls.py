@@ -88,6 +88,7 @@ def test_a_rule_lets_it_pass_and_the_tokens_are_covered(new_folder: NewFolder) -
         (json.dumps({"access_token": ACCESS, "fill": "x" * 1_100_000}).encode(), "application/json", ""),
         (b'{"access_token": "' + ACCESS.encode(), "application/json", ""),
     ],
+    ids=["compressed", "xml", "too long", "cut"],
 )
 def test_an_answer_that_cannot_be_read_is_not_passed_on(
     new_folder: NewFolder, body: bytes, kind: str, more: str
@@ -127,3 +128,24 @@ def test_no_other_protocol_is_spoken_there(new_folder: NewFolder) -> None:
         upgrade = (b"Connection: Upgrade", b"Upgrade: websocket")
         assert running.get(endpoint, "/token", *upgrade).status == 403
         assert not endpoint.requests
+
+
+def test_the_rules_own_credential_is_covered_as_in_any_reply(new_folder: NewFolder) -> None:
+    def echo(connection: Connection) -> None:
+        seen = " ".join(connection.request().all("Authorization"))
+        body = json.dumps({"access_token": ACCESS, "scope": f"you sent {seen}"}).encode()
+        connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    with Upstream(echo, host=HOST) as endpoint:
+        records = {
+            "client": {"kind": "basic", "username": "the-client", "password": "the-client-secret", "hosts": [HOST]},
+            "apps/crm": {"client_id": "c", "token_endpoint": f"http://{endpoint.authority}/token"},
+        }
+        allow = [rule("id", endpoint, credential={"name": "client"}, token_endpoint="allow")]
+        with Product(new_folder(), allow, records) as running:
+            reply = running.get(endpoint, "/token", b"Accept-Encoding: gzip", method="POST", body=FORM)
+            assert reply.status == 200
+            (sent,) = endpoint.requests[0].all("Authorization")
+            assert sent.removeprefix("Basic ").encode() not in reply.body
+            assert ACCESS.encode() not in reply.body
+            assert endpoint.requests[0].all("Accept-Encoding") == []

@@ -17,6 +17,7 @@ RULES = [
     {"name": "mutual", "host": "mutual.test", "credential": {"name": "mutual"}, "tls": {"min_version": "1.3"}},
     {"name": "login", "host": "login.test", "credential": {"name": "plain", "placeholders": [{"json": "/secret"}]}},
     {"name": "anthropic", "provider": "anthropic", "operations": ["messages.create"]},
+    {"name": "linear", "provider": "linear", "operations": ["graphql.query.*"]},
     {"name": "missing", "provider": "stripe"},
     {"name": "elsewhere", "host": "elsewhere.test", "credential": {"name": "shop", "header": "X-Key"}},
 ]
@@ -36,6 +37,7 @@ def test_each_rule_is_proved_on_the_wire(stand: Stand, upstream: Upstream):
             "tenants/acme/cookie": {"kind": "api_key", "value": CANARY, "hosts": ["c.test"]},
             "tenants/acme/mutual": {"kind": "mtls", "hosts": ["mutual.test"], **certificate()},
             "tenants/acme/anthropic": {"kind": "api_key", "value": CANARY},
+            "tenants/acme/linear": {"kind": "api_key", "value": CANARY},
         }
     )
     done = stand.command("doctor", "--no-clients", "--json", "--config", str(stand.config))
@@ -50,6 +52,7 @@ def test_each_rule_is_proved_on_the_wire(stand: Stand, upstream: Upstream):
         "open": ("", []),
         "mutual": ("mutual@1", ["client certificate"]),
         "anthropic": ("anthropic@1", ["header x-api-key"]),
+        "linear": ("linear@1", ["header Authorization"]),
     }
     assert found["files"]["result"] == "skipped"
     assert (found["login"]["result"], "placeholder" in found["login"]["why"]) == ("skipped", True)

@@ -1,7 +1,8 @@
-"""The chart renders offline in every scenario, is valid for Kubernetes, and keeps its promises about the pod."""
+"""The chart renders offline in every scenario, is valid for Kubernetes, and keeps its promises."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,53 +10,79 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from policies.load import load as load_policies
+from proxy.catalog import Catalog
+from proxy.charting.schema import readme, values_schema
+from proxy.charting.values import ChartValues
+from proxy.rules import provider_facts
+from proxy.settings import settings_from
+from proxy.webhook.configuration import Injection, WebhookSettings
+from tests.webhook.pods import inject, named, pod, settings_of
+
 helm = pytest.importorskip("helm_python")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHART = REPOSITORY / "helm" / "sluicegate"
 SCENARIOS = sorted((CHART / "ci").glob("*.yaml"))
-KUBERNETES = ("1.29", "1.33")
-PROXY_USER = 64100
+KUBERNETES = ("1.29", "1.31", "1.33", "1.35", "1.37")
+CUSTOM = ("monitoring.coreos.com/", "cert-manager.io/")
+"""Resources of others, whose schemas Kubernetes does not publish."""
 
 Manifest = dict[str, Any]
 
 
 def render(values: Manifest) -> list[Manifest]:
     with helm.Chart.load(str(CHART)) as chart:
-        files = chart.render(values, name="bot", namespace="agents")
+        files = chart.render(values, name="sg", namespace="sluicegate")
     texts = [text for name, text in files.items() if not name.endswith(".txt")]
     return [manifest for text in texts for manifest in yaml.safe_load_all(text) if manifest]
 
 
+def values_of(file: Path) -> Manifest:
+    found: Manifest = yaml.safe_load(file.read_text()) or {}
+    return found
+
+
+_rendered: dict[Path, list[Manifest]] = {}
+
+
 def scenario(file: Path) -> list[Manifest]:
-    return render(yaml.safe_load(file.read_text()) or {})
+    if file not in _rendered:
+        _rendered[file] = render(values_of(file))
+    return _rendered[file]
 
 
 def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
     return [manifest for manifest in manifests if manifest["kind"] == kind]
 
 
-def pod(manifests: list[Manifest]) -> Manifest:
-    (deployment,) = of_kind(manifests, "Deployment")
-    spec: Manifest = deployment["spec"]["template"]["spec"]
-    return spec
+def by_name(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+    return {manifest["metadata"]["name"]: manifest for manifest in of_kind(manifests, kind)}
 
 
-def containers(spec: Manifest) -> dict[str, Manifest]:
-    return {container["name"]: container for container in spec["initContainers"] + spec["containers"]}
+def webhook_settings(manifests: list[Manifest]) -> WebhookSettings:
+    text = by_name(manifests, "ConfigMap")["sg-sluicegate-webhook"]["data"]["webhook.yaml"]
+    return WebhookSettings.model_validate(yaml.safe_load(text), context={"folder": Path("/etc/sluicegate")})
 
 
-def mounts(container: Manifest) -> set[str]:
-    return {mount["name"] for mount in container["volumeMounts"]}
-
-
-def configuration(manifests: list[Manifest]) -> Manifest:
-    texts = [found["data"].get("sluicegate.yaml") for found in of_kind(manifests, "ConfigMap")]
-    settings: Manifest = yaml.safe_load(next(filter(None, texts)))
-    return settings
+def pod_specs(manifests: list[Manifest]) -> dict[str, Manifest]:
+    found = {name: one["spec"]["template"]["spec"] for name, one in by_name(manifests, "Deployment").items()}
+    found |= {name: one["spec"] for name, one in by_name(manifests, "Pod").items()}
+    for name, one in by_name(manifests, "CronJob").items():
+        found[name] = one["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    return found
 
 
 each_scenario = pytest.mark.parametrize("file", SCENARIOS, ids=lambda file: file.stem)
+
+
+def those(part: str, default: bool) -> pytest.MarkDecorator:
+    """The scenarios that install a part of the chart."""
+    files = [file for file in SCENARIOS if values_of(file).get(part, {}).get("enabled", default)]
+    return pytest.mark.parametrize("file", files, ids=lambda file: file.stem)
+
+
+with_webhook, with_gateway = those("webhook", True), those("gateway", False)
 
 
 def test_helm_finds_no_fault() -> None:
@@ -66,144 +93,192 @@ def test_helm_finds_no_fault() -> None:
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_every_manifest_is_valid(file: Path, version: str) -> None:
     for manifest in scenario(file):
-        kubernetes_validate.validate(manifest, version, strict=True)
+        policy = manifest["kind"].startswith("ValidatingAdmissionPolicy")
+        if not manifest["apiVersion"].startswith(CUSTOM) and not (policy and version == "1.29"):
+            kubernetes_validate.validate(manifest, version, strict=True)
 
 
 @each_scenario
-def test_the_proxy_is_a_native_sidecar_that_is_ready_before_the_agent_starts(file: Path) -> None:
-    first, *_ = pod(scenario(file))["initContainers"]
-    assert first["name"] == "sluicegate"
-    assert first["restartPolicy"] == "Always"
-    assert first["startupProbe"]["httpGet"] == {"path": "/readyz", "port": "ops"}
+def test_a_summary_of_what_is_installed_is_as_expected(file: Path) -> None:
+    """The golden file is written anew by deleting it and running this test."""
+    golden = Path(__file__).parent / "golden" / f"{file.stem}.txt"
+    lines = [f"{one['kind']}/{one['metadata'].get('namespace', '')}{one['metadata']['name']}" for one in scenario(file)]
+    for name, spec in pod_specs(scenario(file)).items():
+        for one in spec["containers"]:
+            lines.append(f"{name}: {one['name']} {one['image']} {' '.join(one.get('args', []))[:60]}".split("\n")[0])
+    found = "\n".join(sorted(lines)) + "\n"
+    if not golden.exists():
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(found)
+    assert golden.read_text() == found
 
 
 @each_scenario
 def test_every_container_is_restricted(file: Path) -> None:
-    spec = pod(scenario(file))
-    assert spec["securityContext"]["runAsNonRoot"] is True
-    assert spec["automountServiceAccountToken"] is False
-    for container in containers(spec).values():
-        context = container["securityContext"]
-        assert context["allowPrivilegeEscalation"] is False
-        assert context["readOnlyRootFilesystem"] is True
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    for spec in pod_specs(scenario(file)).values():
+        for container in spec["containers"]:
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["runAsNonRoot"] is True
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+            assert container["resources"]["limits"]["memory"]
 
 
-@each_scenario
-def test_the_agent_sees_neither_the_authoritys_key_nor_the_token_for_vault(file: Path) -> None:
-    spec = pod(scenario(file))
-    app, proxy = containers(spec)["app"], containers(spec)["sluicegate"]
-    assert mounts(app) == {"trust", "tmp"}
-    assert app["securityContext"]["runAsUser"] != proxy["securityContext"]["runAsUser"] == PROXY_USER
-    volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    assert volumes["run"]["emptyDir"]["medium"] == "Memory"
+@with_webhook
+def test_the_webhook_takes_its_configuration_and_injects_a_valid_pod(file: Path) -> None:
+    settings = webhook_settings(scenario(file))
+    profile = settings.profiles[settings.default_profile]
+    namespace = "team-a" if "*" not in profile.namespaces else "anything"
+    injected = inject(pod(), namespace, Injection(settings, {}))
+    kubernetes_validate.validate(injected, "1.33", strict=True)
+    assert settings_from(yaml.safe_dump(settings_of(injected)), Path("/x/sluicegate.yaml")).ops is not None
+    firewall = named(injected["spec"]["initContainers"]).get("sluicegate-firewall")
+    assert (firewall is not None) == profile.firewall
+    if firewall is not None:
+        assert "sluicegate-firewall" in firewall["image"]
 
 
-@each_scenario
-def test_the_agents_clients_find_the_proxy_and_trust_it(file: Path) -> None:
+@with_webhook
+def test_an_outage_stops_labelled_namespaces_and_pods_and_nothing_else(file: Path) -> None:
     manifests = scenario(file)
-    environment = {entry["name"]: entry.get("value") for entry in containers(pod(manifests))["app"]["env"]}
-    (proxy, base_url) = configuration(manifests)["listeners"]
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
-        assert environment[name] == f"http://{proxy['bind']}"
-    assert "127.0.0.1" in str(environment["NO_PROXY"])
-    assert environment["SSL_CERT_FILE"] == environment["REQUESTS_CA_BUNDLE"]
-    assert base_url["kind"] == "base-url"
-
-
-@each_scenario
-def test_only_the_ops_listener_leaves_the_loopback(file: Path) -> None:
-    settings = configuration(scenario(file))
-    assert all(listener["bind"].startswith("127.0.0.1:") for listener in settings["listeners"])
-    assert settings["ops"].startswith("0.0.0.0:")
-
-
-@each_scenario
-def test_no_mount_lies_inside_a_read_only_one(file: Path) -> None:
-    # The container runtime could not make the inner mount's folder, and the pod would not start.
-    for container in containers(pod(scenario(file))).values():
-        places = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
-        fixed = [place for place, read_only in places.items() if read_only]
-        assert not [inner for inner in places for outer in fixed if inner.startswith(outer + "/")]
-
-
-def test_the_projected_token_is_for_vault_alone() -> None:
-    spec = pod(render({}))
-    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "vault-token"]
-    (source,) = volume["projected"]["sources"]
-    assert source["serviceAccountToken"] == {"audience": "vault", "expirationSeconds": 600, "path": "token"}
-    assert [name for name, found in containers(spec).items() if "vault-token" in mounts(found)] == ["sluicegate"]
-
-
-def test_the_token_file_of_the_configuration_is_where_the_volume_is_mounted() -> None:
-    manifests = render({})
-    (mount,) = [
-        mount for mount in containers(pod(manifests))["sluicegate"]["volumeMounts"] if mount["name"] == "vault-token"
+    hooks = [
+        hook
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        for one in of_kind(manifests, kind)
+        for hook in one["webhooks"]
     ]
-    assert configuration(manifests)["store"]["auth"]["token_file"] == f"{mount['mountPath']}/token"
+    assert len(hooks) == 5
+    for hook in hooks:
+        assert hook["failurePolicy"] == "Fail"
+        assert hook["sideEffects"] == "None"
+        selectors = json.dumps([hook.get("namespaceSelector"), hook.get("objectSelector")])
+        assert '"sluicegate.io/inject"' in selectors or '"sluicegate.io/policies"' in selectors
+        if "inject" in hook["name"] or "verify" in hook["name"]:
+            by_namespace = {one["key"]: one for one in hook["namespaceSelector"]["matchExpressions"]}
+            assert "kube-system" in by_namespace["kubernetes.io/metadata.name"]["values"]
+            labelled = by_namespace["sluicegate.io/inject"]
+            assert labelled == {"key": "sluicegate.io/inject", "operator": labelled["operator"], "values": ["enabled"]}
+            assert labelled["operator"] == "In" or hook["objectSelector"]["matchLabels"]
 
 
-OTHER_POLICY = {"apiVersion": "sluicegate/v1", "kind": "EgressPolicy", "metadata": {"name": "more"}, "subjects": []}
+@with_webhook
+def test_the_webhook_may_do_to_the_cluster_what_its_certificate_needs(file: Path) -> None:
+    manifests = scenario(file)
+    rules = [rule for kind in ("Role", "ClusterRole") for one in of_kind(manifests, kind) for rule in one["rules"]]
+    manages = webhook_settings(manifests).tls.kind == "self_managed"
+    webhooks = [rule for rule in rules if rule["resources"] != ["tokenreviews"]]
+    assert bool(webhooks) == manages
+    for rule in webhooks:
+        assert rule["verbs"] == ["create"] or rule["resourceNames"]
+        assert not {"list", "watch", "delete", "*"} & set(rule["verbs"])
+    assert bool(of_kind(manifests, "Certificate")) == (not manages)
 
 
-@pytest.mark.parametrize(
-    "change", [{"config": {"log": {"level": "debug"}}}, {"policies": {"more.yaml": OTHER_POLICY}}], ids=list
-)
-def test_a_changed_configuration_or_policy_starts_new_pods(change: Manifest) -> None:
-    def checksum(values: Manifest) -> str:
-        (deployment,) = of_kind(render(values), "Deployment")
-        return str(deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
-
-    assert checksum({}) == checksum({})
-    assert checksum({}) != checksum(change)
+@with_webhook
+def test_ephemeral_containers_are_covered_where_the_cluster_can(file: Path) -> None:
+    wanted = values_of(file).get("webhook", {}).get("ephemeralContainers", True)
+    policies = of_kind(scenario(file), "ValidatingAdmissionPolicy")
+    assert len(policies) == len(of_kind(scenario(file), "ValidatingAdmissionPolicyBinding")) == int(wanted)
+    for policy in policies:
+        (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
+        assert rule["resources"] == ["pods/ephemeralcontainers"]
 
 
-def test_a_digest_wins_over_the_tag() -> None:
-    digest = "sha256:" + "a" * 64
-    spec = pod(render({"image": {"repository": "r.example/s", "tag": "9", "digest": digest}}))
-    assert containers(spec)["sluicegate"]["image"] == f"r.example/s@{digest}"
-
-
-def test_settings_given_as_values_are_merged_over_the_charts_own() -> None:
-    settings = configuration(render({"config": {"log": {"level": "debug"}, "tenants": ["a", "b"]}}))
-    assert settings["log"] == {"level": "debug"}
-    assert settings["tenants"] == ["a", "b"]
-    assert settings["identity"] == [{"kind": "static", "tenant": "acme", "agent": "support-bot"}]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"replicas": "three"},
-        {"replica": 3},
-        {"tenant": ".."},
-        {"tenant": "a/b"},
-        {"image": {"repository": "r", "digest": "sha256:short"}},
-        {"ports": {"proxy": 15001}},
-        {"policies": {"p.yaml": {"kind": "EgressPolicy"}}},
-        {"app": {"runAsUser": PROXY_USER}},
-        {"store": {"kind": "memory"}},
-    ],
-    ids=str,
-)
-def test_mistyped_values_are_refused(values: Manifest) -> None:
-    with pytest.raises(helm.HelmError):
-        render(values)
-
-
-@each_scenario
-def test_the_product_accepts_the_rendered_configuration(file: Path, tmp_path: Path) -> None:
-    settings = pytest.importorskip("proxy.settings")
-    text = yaml.safe_dump(configuration(scenario(file)))
-    assert settings.settings_from(text, tmp_path / "sluicegate.yaml").ops.port == 18490
-
-
-@each_scenario
-def test_the_product_accepts_the_rendered_policies(file: Path, tmp_path: Path) -> None:
-    load, facts = pytest.importorskip("policies.load"), pytest.importorskip("policies.facts")
-    (found,) = [found for found in of_kind(scenario(file), "ConfigMap") if "sluicegate.yaml" not in found["data"]]
-    for name, text in found["data"].items():
+@with_gateway
+def test_the_gateway_starts_with_its_configuration_and_policies(file: Path, tmp_path: Path) -> None:
+    maps = by_name(scenario(file), "ConfigMap")
+    settings = settings_from(maps["sg-sluicegate-gateway"]["data"]["sluicegate.yaml"], tmp_path / "sluicegate.yaml")
+    assert all(listener.tls is not None for listener in settings.listeners)
+    assert settings.ca.required, "replicas with authorities of their own could not be trusted"
+    review = values_of(file)["gateway"].get("tokenReview", {}).get("enabled", True)
+    assert (settings.identity.chain[0].kind == "token_review") == review
+    for name, text in maps["sg-sluicegate-gateway-policies"]["data"].items():
         (tmp_path / name).write_text(text)
-    slack = facts.ProviderFacts("slack", ("slack.com",), frozenset({"chat.postMessage"}))
-    assert load.load([tmp_path], None, {"slack": slack}, "deny").size.rules > 0
+    loaded = load_policies([tmp_path], None, provider_facts(Catalog.load(Catalog.builtin_dir(), ())), "deny")
+    assert loaded.size.rules > 0
+
+
+@with_gateway
+def test_the_gateway_scales_and_survives_a_drain(file: Path) -> None:
+    manifests, wanted = scenario(file), values_of(file)["gateway"]
+    deployment = by_name(manifests, "Deployment")["sg-sluicegate-gateway"]["spec"]
+    scaled = wanted.get("autoscaling", {}).get("enabled", True)
+    assert len(of_kind(manifests, "HorizontalPodAutoscaler")) == int(scaled)
+    assert ("replicas" in deployment) != scaled
+    assert "sg-sluicegate-gateway" in by_name(manifests, "PodDisruptionBudget")
+    assert ("topologySpreadConstraints" in deployment["template"]["spec"]) == wanted.get("topologySpread", True)
+    review = wanted.get("tokenReview", {}).get("enabled", True)
+    roles = [one["rules"] for one in of_kind(manifests, "ClusterRole") if "gateway" in one["metadata"]["name"]]
+    reviews = {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+    assert roles == ([[reviews]] if review else [])
+
+
+def test_the_observers_are_what_the_files_hold() -> None:
+    manifests = scenario(CHART / "ci" / "hardened-values.yaml")
+    (rule,) = of_kind(manifests, "PrometheusRule")
+    alerts = [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
+    assert len(alerts) == 13
+    for alert in alerts:
+        runbook = alert["annotations"]["runbook_url"]
+        assert runbook == f"https://wiki.example/sluicegate/{alert['alert']}.md"
+        assert (REPOSITORY / "docs" / "runbooks" / f"{alert['alert']}.md").is_file()
+    dashboards = [one for name, one in by_name(manifests, "ConfigMap").items() if "dashboard" in name]
+    titles = {json.loads(text)["title"] for one in dashboards for text in one["data"].values()}
+    assert titles == {"Sluicegate: fleet", "Sluicegate: credentials and providers"}
+    assert {one["metadata"]["name"] for one in of_kind(manifests, "PodMonitor")} == {
+        "sg-sluicegate-injected",
+        "sg-sluicegate-gateway",
+    }
+
+
+GATEWAY = values_of(CHART / "ci" / "gateway-values.yaml")
+
+
+def changed(base: Manifest, path: str, value: Any) -> Manifest:
+    found: Manifest = json.loads(json.dumps(base))
+    *parents, last = path.split(".")
+    target = found
+    for parent in parents:
+        target = target.setdefault(parent, {})
+    target[last] = value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("replicas", 3, "replicas"),
+        ("webhook.replicas", "three", "webhook.replicas"),
+        ("image.digest", "sha256:short", "image.digest"),
+        ("webhook.profiles.default.run_as_user", 0, "run_as_user"),
+        ("webhook.profiles.default.colour", "red", "colour"),
+        ("webhook.profiles.default.direct", [{"to": "10.0.0.0/8"}], "direct"),
+        ("webhook.profiles.default.settings", {"store": {"kind": "memory"}}, "settings.store"),
+        ("webhook.profiles.default.settings", {"limits": {"in_flight": 0}}, "settings.limits.in_flight"),
+        ("webhook.defaultProfile", "other", 'webhook.defaultProfile: there is no profile "other"'),
+        ("gateway.ports.proxy", 80, "gateway.ports.proxy"),
+        ("gateway.settings.identity", [{"kind": "magic"}], "gateway.settings.identity"),
+        ("gateway.settings", {"store": {"kind": "file"}}, "gateway.settings.ledger: sqlite stands on a volume"),
+        ("gateway.settings.ledger", {"kind": "sqlite"}, "gateway.settings.ledger: sqlite stands on a volume"),
+        ("gateway.policies", {}, "gateway.policies: is empty"),
+        ("gateway.tokenReview.enabled", False, "gateway.settings.identity: is required"),
+    ],
+)
+def test_wrong_values_are_refused_with_path_and_sentence(path: str, value: Any, said: str) -> None:
+    with pytest.raises(helm.HelmError) as refused:
+        render(changed(GATEWAY, path, value))
+    assert said in str(refused.value).replace("/", ".")
+
+
+def test_the_schema_and_the_page_are_made_of_the_models() -> None:
+    assert json.loads((CHART / "values.schema.json").read_text("utf-8")) == values_schema(), (
+        "run: python -m proxy.documentation"
+    )
+    assert (CHART / "README.md").read_text("utf-8") == readme(), "run: python -m proxy.documentation"
+
+
+def test_the_defaults_are_those_of_the_models() -> None:
+    written = ChartValues.model_validate(yaml.safe_load((CHART / "values.yaml").read_text()))
+    assert written == ChartValues.model_validate({})

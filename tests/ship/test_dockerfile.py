@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -38,12 +39,15 @@ def test_hadolint_has_nothing_to_say() -> None:
 
 
 def test_the_image_runs_as_a_user_named_by_number() -> None:
-    assert instructions("USER") == ["64100:64100"]
+    *_, last = instructions("USER")
+    assert last == "64100:64100"
+    assert instructions("FROM")[-1] == "proxy", "what is built without a target runs as the proxy's user, without nft"
 
 
 def test_every_stage_starts_from_the_base_that_a_release_can_pin() -> None:
-    assert [stage.split()[0] for stage in instructions("FROM")] == ["${PYTHON_IMAGE}"] * 2
-    (default,) = instructions("ARG")
+    stages = [stage.split()[0] for stage in instructions("FROM")]
+    assert stages == ["${PYTHON_IMAGE}", "${PYTHON_IMAGE}", "proxy", "proxy"]
+    default, *_ = instructions("ARG")
     assert re.fullmatch(r"PYTHON_IMAGE=python:3\.11-slim[a-z-]*", default)
 
 
@@ -100,4 +104,9 @@ def test_its_run_steps_work_in_a_plain_directory(tmp_path: Path) -> None:
     )
     assert shown.returncode == 0, shown.stderr
     assert "0." in shown.stdout
+    listed = subprocess.run(
+        [python, "-m", "proxy.sbom"], cwd=tmp_path, env={"PYTHONPATH": str(target)}, capture_output=True, text=True
+    )
+    components = {one["name"].lower() for one in json.loads(listed.stdout)["components"]}
+    assert components >= {"python", "sluicegate", "aiohttp", "cryptography", "pydantic", "uvloop"}
     assert (target / "providers").is_dir()

@@ -170,8 +170,7 @@ async def test_a_client_certificate_is_renewed_when_two_thirds_of_its_life_are_o
     bao.ask("POST", f"{mount}/root/generate/internal", {"common_name": "roots of the test", "ttl": "1h"})
     bao.ask("POST", f"{mount}/roles/agents", {"allow_any_name": True, "max_ttl": "10m", "key_type": "ec"})
     role = PkiRequest("agents", mount, "bot.example", 300, uris=())
-    ahead = [0.0]
-    certificates = ClientCertificates(None, pki_issue(store.session), lambda: time.time() + ahead[0])
+    certificates = ClientCertificates(None, pki_issue(store.session), time.time)
     found = certificates.of("tenants/acme/orders", role, time.time())
     assert isinstance(found, Awaitable)
     first = (await found).certificate
@@ -185,3 +184,21 @@ async def test_a_client_certificate_is_renewed_when_two_thirds_of_its_life_are_o
     assert renewal is not None
     assert (await renewal).certificate.fingerprint != first.fingerprint
     await certificates.close()
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"), [('path "{mount}/metadata/apps/*" {{capabilities=["list"]}}', True), ("", False)]
+)
+async def test_what_may_be_listed_is_asked_and_not_tried(
+    bao: OpenBao, tmp_path: Path, rules: str, expected: bool
+) -> None:
+    name = f"p-{uuid.uuid4().hex[:8]}"
+    bao.ask("PUT", f"sys/policies/acl/{name}", {"policy": rules.format(mount=bao.mount) or "# nothing"})
+    token = bao.new_token(policies=[name])
+    opened = VaultStore([bao.address], TokenLogin(private(tmp_path / "token", token)), mount=bao.mount)
+    await opened.start()
+    try:
+        assert await opened.may_list("apps") is expected
+        assert opened.status.failures == 0
+    finally:
+        await opened.close()
