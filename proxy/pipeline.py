@@ -25,7 +25,8 @@ from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
 from proxy.contents import UNTOLD, as_one, awaited, body_in, decided, found_in, operations_of
 from proxy.credentials.resolve import Resolver
-from proxy.dialect import Answer, Dialect
+from proxy.dialect import Answer
+from proxy.dialect.undescribed import UNDESCRIBED
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
@@ -58,8 +59,6 @@ from signers.signing import Signing
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
-UNDESCRIBED = Dialect()
-"""How a host answers that no file describes: by status."""
 
 
 class RouteOptions(Protocol):
