@@ -7,6 +7,7 @@ import base64
 import json
 import ssl
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,7 +23,10 @@ from proxy.upstream.addresses import Networks
 from proxy.upstream.dial import Dialler
 from proxy.upstream.resolver import Dialable
 from proxy.upstream.resolver import Resolver as AddressResolver
+from proxy.upstream.tls_identity import TlsIdentity
+from proxy.wire.client_connection import ClientConnection
 from proxy.wire.framing import Limits
+from proxy.wire.pool import Ended, PoolKey
 from proxy.wire.tls import Transport
 
 DUMMY: Final = "sluicegate-doctor-not-a-key"
@@ -31,7 +35,8 @@ CALL_SECONDS: Final = 20.0
 
 
 class Finding(NamedTuple):
-    """What one rule does. `result` is ok, failed or skipped; `placed` names headers, parameters, cookies; no value."""
+    """What one rule does. `result` is ok, failed or skipped; `placed` names headers, parameters, cookies and a
+    client certificate; no value."""
 
     policy: str
     rule: str
@@ -58,15 +63,18 @@ class _Answer(NamedTuple):
     status: int = 0
     call_id: str = ""
     why: str = ""
+    certificate: bool = False
+    """A client certificate was ready to be shown to the destination."""
 
 
 async def _through_an_instance(
     settings: Settings, session: RunSession, folder: Path
 ) -> list[tuple[Probe, _Answer, Received | None]]:
     echoes: list[Echo] = []
+    shown: set[Destination] = set()
 
     def outside(limits: Limits) -> Outside:
-        return Outside(_Anywhere(), _EchoDialler(limits, echoes))
+        return Outside(_Anywhere(), _EchoDialler(limits, echoes, shown))
 
     instance = Instance(settings, identities=lambda fetch: session, frozen=True, outside=outside)
     probes = list(probes_for(instance.rules, session.caller))
@@ -84,6 +92,8 @@ async def _through_an_instance(
             answers = [await _send(number, probe, session, instance.bound[0]) for number, probe in enumerate(probes)]
         finally:
             await instance.stop(at_once)
+        for number, answer in enumerate(answers):
+            answers[number] = answer._replace(certificate=probes[number].destination in shown)
         return [(probe, answers[number], echo.received.get(str(number))) for number, probe in enumerate(probes)]
 
 
@@ -95,17 +105,25 @@ class _Anywhere(AddressResolver):
 
 
 class _EchoDialler(Dialler):
-    """Dials the echo whatever the destination, and trusts it alone."""
+    """Dials the echo whatever the destination, and trusts it alone. `shown` gets the destinations that a client
+    certificate would be shown to: the echo asks for none."""
 
-    def __init__(self, limits: Limits, echoes: Sequence[Echo]) -> None:
+    def __init__(self, limits: Limits, echoes: Sequence[Echo], shown: set[Destination]) -> None:
         super().__init__(limits, lambda _: self._trusted(), lambda _: 5.0)
         self._echoes = echoes
+        self._shown = shown
         self._context: ssl.SSLContext | None = None
 
     def _trusted(self) -> ssl.SSLContext:
         if self._context is None:
             self._context = self._echoes[0].trusted()
         return self._context
+
+    async def dial(self, key: PoolKey, addresses: Dialable, ended: Ended, session: Any) -> ClientConnection:
+        if isinstance(key.tls, TlsIdentity) and key.tls.certificate is not None:
+            key.tls.check_own(key.destination.host, time.time())
+            self._shown.add(key.destination)
+        return await super().dial(PoolKey(key.destination, ""), addresses, ended, session)
 
     async def open(self, destination: Destination, addresses: Dialable) -> tuple[Transport, str]:
         echo = Destination("http", "127.0.0.1", self._echoes[0].ports[destination.scheme])
@@ -166,11 +184,13 @@ def _finding(probe: Probe, answer: _Answer, received: Received | None, records: 
     call = f"{probe.method} {probe.destination.authority}{probe.path}" if probe.destination else ""
     if probe.destination is None:
         return Finding(rule.document, rule.name, "", "skipped", why=probe.why_not)
+    if use is not None and use.placement is not None and isinstance(use.placement[0], tuple):
+        return Finding(rule.document, rule.name, call, "skipped", why="it replaces a placeholder that an agent writes")
     if received is None:
         return Finding(rule.document, rule.name, call, "failed", why=answer.why or f"answered {answer.status}")
     if use is None:
         return Finding(rule.document, rule.name, call, "ok", why="no credential: the caller's own headers pass")
-    placed = tuple(_placed(probe, received))
+    placed = (*_placed(probe, received), *(["client certificate"] if answer.certificate else []))
     credential = str(records.get(answer.call_id, {}).get("credential") or use.name)
     if not placed:
         return Finding(rule.document, rule.name, call, "failed", (), credential, "the call left without it")

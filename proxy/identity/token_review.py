@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from policies.traits import Traits
 from proxy.identity.bearer import presented_token
 from proxy.identity.compact import TokenFault, unverified_issuers
 from proxy.identity.identifier import Answer, misconfigured, refused
@@ -98,7 +99,7 @@ class TokenReview:
         tenant, agent, actor = named_by(self._rules, self._values(user))
         return Caller(
             tenant, agent, actor, now + self._ttl, "token_review", hashlib.sha256(token).hexdigest(),
-            subject_token=Secret(token.decode("ascii")),
+            subject_token=Secret(token.decode("ascii")), traits=Traits(values["namespace"]),
         )  # fmt: skip
 
     @staticmethod
