@@ -64,6 +64,13 @@ class Placeholders(NamedTuple):
 
     positions: tuple[Position, ...]
 
+    @property
+    def headers(self) -> frozenset[bytes]:
+        """Names of the headers in them, lower-case with hyphens: no trailer may carry them."""
+        named = [position.name for position in self.positions if position.kind == "header"]
+        named += ["authorization" for position in self.positions if position.kind == "basic"]
+        return frozenset(name.lower().replace("_", "-").encode("ascii") for name in named)
+
 
 class _Slot:
     """A position with the value that goes there."""

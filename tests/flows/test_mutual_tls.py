@@ -116,6 +116,7 @@ def running(made: Authorities, tmp_path_factory: pytest.TempPathFactory) -> Iter
         pin = spki_pin(x509.load_pem_x509_certificate(made.server.chain.encode()).public_bytes(Encoding.DER))
         allow = [
             *allows(servers["mutual"], using("one", "two", "files", "away", "pki", "expired", "own-ca")),
+            *allows(servers["mutual"], {"bare": {}, "strange": {"credential": {"name": "stranger"}}}),
             *allows(servers["mutual"], {"both": {"credential": {"name": "both"}, "mask": False}}),
             *allows(
                 servers["plain"],
@@ -192,6 +193,15 @@ def test_pins_and_authorities_of_a_rule(flow: Flow) -> None:
     assert "unknown certificate authority" in flow.problem("own-ca")
 
 
+def test_authorities_that_are_replaced_beside_the_policies_are_taken_up(flow: Flow) -> None:
+    file = flow.product.folder / "policies" / "servers.pem"
+    assert flow.ask("ca-file").status == 200
+    for ca, status in ((flow.made.strangers, 502), (flow.made.servers, 200)):
+        (file.parent / "new").write_text(pem(ca))
+        (file.parent / "new").replace(file)
+        eventually(lambda status=status: flow.ask("ca-file").status == status, within=15, pause=0.1)  # type: ignore[misc]
+
+
 def test_failures_of_the_host_s_certificate_are_told_apart(flow: Flow) -> None:
     assert "has expired" in flow.problem("host-expired")
     assert "another name" in flow.problem("host-wrong") or "another address" in flow.problem("host-wrong")
@@ -227,6 +237,21 @@ def test_an_expired_certificate_of_ours_is_told_before_anybody_is_asked(flow: Fl
     detail = flow.problem("expired")
     assert "expired on 2020-01-01" in detail
     assert "store a new one" in detail
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("bare", "client_certificate_required"), ("strange", "client_certificate_refused")]
+)
+def test_what_nginx_says_in_a_page_is_no_fault_of_the_caller_s(flow: Flow, name: str, code: str) -> None:
+    found = json.loads(flow.ask(name).body)
+    assert (found["kind"], found["provider_code"], found["retryable"]) == ("auth", code, False)
+    assert "certificate" in found["detail"]
+
+
+def test_a_certificate_that_is_refused_says_nothing_about_the_host(flow: Flow) -> None:
+    """However often: the breaker stays closed, and others' calls go on."""
+    assert {json.loads(flow.ask("expired").body)["code"] for _ in range(12)} == {"upstream_tls"}
+    assert flow.shown("one")[0] == flow.made.one.serial
 
 
 def test_blame_is_the_credential_s(flow: Flow) -> None:

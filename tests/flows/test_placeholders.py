@@ -152,6 +152,15 @@ def test_a_chunked_json_body_leaves_with_a_length(flow: Flow) -> None:
     assert request.all("Content-Length") == [str(len(request.body))]
 
 
+def test_no_trailer_carries_what_a_placeholder_s_header_would(flow: Flow) -> None:
+    with flow.session() as session:
+        asked = session.request("PUT", "/head/x", b"Transfer-Encoding: chunked").partition(b"\r\nContent-Le")[0]
+        trailers = b"X_Api-Key: mine\r\nAuthorization: Basic eDp5\r\nX-Other: kept\r\n"
+        assert session.client.ask(asked + b"\r\n\r\n2\r\nhi\r\n0\r\n" + trailers + b"\r\n", "PUT").status == 200
+    (request,) = flow.upstream.requests
+    assert request.trailers == [(b"X-Other", b"kept")]
+
+
 def test_a_form_leaves_with_the_value_and_its_own_length(flow: Flow) -> None:
     request = flow.sent("/form/token", FORM, body=b"grant=x&client_secret=" + PH.encode() + b"&z=%20")
     assert request.body == b"grant=x&client_secret=" + PERCENT + b"&z=%20"
