@@ -50,7 +50,8 @@ class _ClusterIssuer:
         self._rules = tuple(rules)
 
     def caller(self, verified: Verified, token: Secret) -> Caller:
-        tenant, agent, actor = named_by(self._rules, _values(verified.claims))
+        values = _values(verified.claims)
+        tenant, agent, actor = named_by(self._rules, values)
         return Caller(
             tenant=tenant,
             agent=agent,

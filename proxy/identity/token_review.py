@@ -96,7 +96,8 @@ class TokenReview:
         if self._audiences.isdisjoint(status.get("audiences") or ()):
             raise TokenFault("The token is not for this proxy: its audience is another.")
         user = status.get("user") or {}
-        tenant, agent, actor = named_by(self._rules, self._values(user))
+        values = self._values(user)
+        tenant, agent, actor = named_by(self._rules, values)
         return Caller(
             tenant, agent, actor, now + self._ttl, "token_review", hashlib.sha256(token).hexdigest(),
             subject_token=Secret(token.decode("ascii")), traits=Traits(values["namespace"]),
