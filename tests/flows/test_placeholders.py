@@ -152,6 +152,21 @@ def test_a_chunked_json_body_leaves_with_a_length(flow: Flow) -> None:
     assert request.all("Content-Length") == [str(len(request.body))]
 
 
+def test_a_refusal_by_another_clock_is_no_reason_to_send_it_twice(flow: Flow) -> None:
+    """C05: nothing in the request is for a moment, and nothing newer is stored."""
+
+    def script(connection: Connection) -> None:
+        connection.request()
+        connection.send(b"HTTP/1.1 401 No\r\nDate: Mon, 30 Nov 2026 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n")
+
+    flow.upstream.script, before = script, flow.upstream.script
+    try:
+        assert flow.ask("/head/x", b"X-Api-Key: " + PH.encode()).status == 401
+    finally:
+        flow.upstream.script = before
+    assert len(flow.upstream.requests) == 1
+
+
 def test_a_websocket_s_handshake_leaves_with_the_value(flow: Flow) -> None:
     upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
                b"Sec-WebSocket-Version: 13", b"X-Api-Key: " + PH.encode())  # fmt: skip
