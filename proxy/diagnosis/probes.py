@@ -43,7 +43,7 @@ class _Idea(NamedTuple):
 def probes_for(rules: Rules, caller: Caller) -> Iterator[Probe]:
     """A Probe for every allow of the documents that concern the caller, in their order."""
     for document in rules.policies.documents:
-        if document.concerns(caller.tenant, caller.agent, caller.actor):
+        if document.concerns(caller.tenant, caller.agent, caller.actor, caller.traits):
             for rule in document.allows:
                 yield _probe(rule, rules, caller)
 
@@ -121,7 +121,7 @@ def _decides(
     provider: Provider | None,
 ) -> bool:
     name = provider.name if provider is not None else None
-    plan = rules.policies.plan(caller.tenant, caller.agent, caller.actor, destination, name)
+    plan = rules.policies.plan(caller.tenant, caller.agent, caller.actor, destination, name, caller.traits)
     operation = idea.operation or (provider.operation(idea.method, idea.path) if provider is not None else None)
     write = operation.write if operation is not None else provider is not None or idea.method not in ("GET", "HEAD")
     verdict = plan.decide(idea.method, idea.path, operation.name if operation else None, write=write)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from policies.traits import Traits
 from proxy.identity.bearer import BearerIdentifier
 from proxy.identity.compact import TokenFault
 from proxy.identity.identifier import misconfigured
@@ -66,6 +67,7 @@ class _ClusterIssuer:
             token_id=verified.digest,
             jti=verified.token_id,
             subject_token=token,
+            traits=Traits(values["namespace"]),
         )
 
 

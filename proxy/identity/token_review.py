@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from policies.traits import Traits
 from proxy.identity.bearer import presented_token
 from proxy.identity.compact import TokenFault, unverified_issuers
 from proxy.identity.identifier import Answer, misconfigured, refused
@@ -106,7 +107,7 @@ class TokenReview:
             raise TokenFault(fault.args[0]) from None
         return Caller(
             tenant, agent, actor, now + self._ttl, "token_review", hashlib.sha256(token).hexdigest(),
-            subject_token=Secret(token.decode("ascii")),
+            subject_token=Secret(token.decode("ascii")), traits=Traits(values["namespace"]),
         )  # fmt: skip
 
     @staticmethod

@@ -137,7 +137,7 @@ class Arrival(asyncio.Protocol):
         caller = listener.connection_caller()
         if caller is not None:
             verdict = listener.pipeline.snapshot.policies.tunnel(
-                caller.tenant, caller.agent, caller.actor, host, self._port
+                caller.tenant, caller.agent, caller.actor, host, self._port, caller.traits
             )
             if isinstance(verdict, Allowed):
                 self._put_opaque(host, caller, verdict)
