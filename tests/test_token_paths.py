@@ -18,7 +18,15 @@ def known() -> TokenPaths:
 
 @pytest.mark.parametrize(
     "path",
-    ["/oauth/token", "/OAuth/Token", "/oauth/token//", "/oauth/token;v=1", "/oauth/token /", "/oauth/token/;x\n"],
+    [
+        "/oauth/token",
+        "/OAuth/Token",
+        "/oauth/token//",
+        "/oauth/token;v=1",
+        "/oauth;a/token",
+        "/oauth/token /",
+        "/oauth/token/;x\n",
+    ],
 )
 def test_spellings_of_one_endpoint(path: str) -> None:
     found = known().at("id.example.com")
