@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import preparation, rivals
-from benchmarks.ground import DATA_PATH, Ground, free_port
+from benchmarks.ground import DATA_PATH, SIGNED_PATH, Ground, free_port
 from benchmarks.processes import accepts, answers_200
 from benchmarks.product import Product
 
@@ -28,7 +28,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """One program under test. `targets` has a row for each scenario it can do: plain, tls, tunnel."""
+    """One program under test. `targets` has a row for each scenario it can do: plain, tls, tunnel, sigv4."""
 
     name: str
     command: list[str]
@@ -45,15 +45,15 @@ def nginx(ground: Ground) -> Contender:
 
 
 def envoy(ground: Ground, binary: Path) -> Contender:
-    plain, tls, tunnel = free_port(), free_port(), free_port()
-    configuration = ground.write("envoy.json", rivals.envoy(ground, plain, tls, tunnel))
+    plain, tls, tunnel, signed = free_port(), free_port(), free_port(), free_port()
+    configuration = ground.write("envoy.json", rivals.envoy(ground, plain, tls, tunnel, signed))
     options = ["--concurrency", "1", "-l", "warn", "--disable-hot-restart"]
     inside = Target(proxy_port=tunnel, ca_file=ground.leaf_ca)
     return Contender(
         REFERENCE,
         [str(binary), *options, "-c", str(configuration)],
         lambda: accepts(tunnel),
-        {"plain": _by_url(plain), "tls": _by_url(tls), "tunnel": inside},
+        {"plain": _by_url(plain), "tls": _by_url(tls), "tunnel": inside, "sigv4": _by_url(signed, SIGNED_PATH)},
     )
 
 
@@ -100,9 +100,10 @@ def sluicegate(product: Product) -> Contender:
             "plain": Target(f"{base}/plain{DATA_PATH}", bearer),
             "tls": Target(f"{base}/tls{DATA_PATH}", bearer),
             "tunnel": inside,
+            "sigv4": Target(f"{base}/signed{SIGNED_PATH}", bearer),
         },
     )
 
 
-def _by_url(port: int) -> Target:
-    return Target(f"http://127.0.0.1:{port}{DATA_PATH}")
+def _by_url(port: int, path: str = DATA_PATH) -> Target:
+    return Target(f"http://127.0.0.1:{port}{path}")

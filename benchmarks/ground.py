@@ -11,6 +11,9 @@ from pathlib import Path
 import trustme
 
 DATA_PATH = "/v1/data"
+SIGNED_PATH = "/v1/signed"
+ACCESS_KEY_ID, SERVICE, REGION = "AKIABENCH00000000000", "s3", "us-east-1"
+"""What requests to SIGNED_PATH are signed for; the secret key is the ground's secret."""
 DATA_BYTES = 1024
 NAME = "localhost"
 

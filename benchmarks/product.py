@@ -15,7 +15,7 @@ import jwt
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from benchmarks.ground import NAME, Ground, free_port
+from benchmarks.ground import ACCESS_KEY_ID, NAME, REGION, SERVICE, SIGNED_PATH, Ground, free_port
 from benchmarks.processes import LOAD_CORE, Running, accepts, start
 
 RULES = 1000
@@ -36,10 +36,11 @@ class Ports:
 
 
 def rule_documents(ground: Ground) -> list[dict[str, Any]]:
-    """1,000 allow rules in ten documents; the two the load needs are the segments `plain` and `tls`."""
+    """1,000 allow rules in ten documents; those that the load needs are the segments `plain`, `tls` and `signed`."""
     measured = [
         _rule("plain", ground.plain_port, "/v1/**", plaintext=True),
         _rule("tls", ground.tls_port, "/v1/**"),
+        {**_rule("signed", ground.plain_port, SIGNED_PATH, plaintext=True), "credential": {"name": "bench-aws"}},
     ]
     others_here = [
         _rule(f"resource-{n}", ground.tls_port, f"/v2/resource-{n}/**") for n in range(CANDIDATES - len(measured))
@@ -106,9 +107,16 @@ class Product:
         if self.store == "vault":
             self._start_vault()
         (self.folder / "sluicegate.yaml").write_text(yaml.safe_dump(self._settings(), sort_keys=False))
-        record = {"kind": "bearer", "token": self.ground.secret, "hosts": [NAME]}
-        self._run("secrets", "set", f"tenants/{TENANT}/bench-api", given=json.dumps(record))
+        for name, record in self._records().items():
+            self._run("secrets", "set", f"tenants/{TENANT}/{name}", given=json.dumps(record))
         self.ca_file.write_text(self._run("ca", "export"))
+
+    def _records(self) -> dict[str, dict[str, Any]]:
+        keys = {"access_key_id": ACCESS_KEY_ID, "secret_access_key": self.ground.secret}
+        return {
+            "bench-api": {"kind": "bearer", "token": self.ground.secret, "hosts": [NAME]},
+            "bench-aws": {"kind": "aws", **keys, "service": SERVICE, "region": REGION, "hosts": [NAME]},
+        }
 
     def _settings(self) -> dict[str, Any]:
         return {

@@ -9,10 +9,15 @@ from pathlib import Path
 from statistics import median
 
 BEGIN, END = "<!-- figures: begin (written by `make bench BENCH_ARGS=--write-docs`) -->", "<!-- figures: end -->"
-BARS = {"plain": 1.2, "tls": 1.2, "tunnel": 1.0}
+BARS = {"plain": 1.2, "tls": 1.2, "tunnel": 1.0, "sigv4": 1.2}
 """Sluicegate's CPU per request may be at most this many times the reference's."""
 MOST_RSS_MB, MOST_READY_S = 70.0, 1.0
-TITLES = {"plain": "base URL, plain upstream", "tls": "base URL, TLS upstream", "tunnel": "kept intercepted tunnel"}
+TITLES = {
+    "plain": "base URL, plain upstream",
+    "tls": "base URL, TLS upstream",
+    "tunnel": "kept intercepted tunnel",
+    "sigv4": "base URL, signed for AWS",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.ground import DATA_PATH, NAME, Ground, reply_body
+from benchmarks.ground import ACCESS_KEY_ID, DATA_PATH, NAME, REGION, SERVICE, SIGNED_PATH, Ground, reply_body
 
 ENVOY_TYPES = "type.googleapis.com/envoy.extensions."
 Settings = dict[str, Any]
@@ -26,7 +26,12 @@ http {{
 
 
 def nginx_upstream(ground: Ground) -> str:
-    """Answers 200 with 1 KB only to the exact bearer token; anything else is a 401 and counts as bad."""
+    """Answers 200 with 1 KB only to the exact bearer token, or to what has the form of a signature by the key.
+
+    Anything else is a 401 and counts as bad. nginx computes no signature: that they hold is what the tests show.
+    """
+    scope = f"{ACCESS_KEY_ID}/[0-9]{{8}}/{REGION}/{SERVICE}/aws4_request"
+    signed = f"^AWS4-HMAC-SHA256 Credential={scope}, ?SignedHeaders=[a-z0-9;-]+, ?Signature=[0-9a-f]{{64}}$"
     return nginx_frame(
         ground,
         "upstream",
@@ -38,6 +43,11 @@ def nginx_upstream(ground: Ground) -> str:
     default_type application/json;
     location = {DATA_PATH} {{
       if ($http_authorization != "Bearer {ground.secret}") {{ return 401 '{{"error":"not the credential"}}'; }}
+      return 200 '{reply_body()}';
+    }}
+    location = {SIGNED_PATH} {{
+      if ($http_authorization !~ "{signed}") {{ return 401 '{{"error":"not signed"}}'; }}
+      if ($http_x_amz_date = "") {{ return 401 '{{"error":"not dated"}}'; }}
       return 200 '{reply_body()}';
     }}
   }}""",
@@ -59,8 +69,9 @@ def nginx_proxy(ground: Ground, plain: int, tls: int) -> str:
     )
 
 
-def envoy(ground: Ground, plain: int, tls: int, tunnel: int) -> Settings:
-    """Envoy with its credential injector on three listeners: plain upstream, TLS upstream, and CONNECT taken apart.
+def envoy(ground: Ground, plain: int, tls: int, tunnel: int, signed: int) -> Settings:
+    """Envoy with its credential injector on three listeners: plain upstream, TLS upstream, and CONNECT taken apart; and
+    with its AWS signer on a fourth.
 
     The tunnel listener hands the CONNECT stream to an internal listener that ends TLS with a fixed leaf: no minting,
     no policy, no audit, so what is compared is the least that Envoy can do there.
@@ -77,6 +88,7 @@ def envoy(ground: Ground, plain: int, tls: int, tunnel: int) -> Settings:
     listeners = [
         _envoy_listener("plain", plain, _envoy_http("plain", [inject], _route("plain"))),
         _envoy_listener("tls", tls, _envoy_http("tls", [inject], _route("tls"))),
+        _envoy_listener("signed", signed, _envoy_http("signed", [_envoy_signer(ground)], _route("plain"))),
         _envoy_listener("tunnel", tunnel, _envoy_http("tunnel", [], _connect_route("inside"), upgrade=True)),
         inside,
     ]
@@ -119,6 +131,23 @@ def _envoy_injector(secret_file: str) -> Settings:
             "overwrite": True,
             "allow_request_without_credential": False,
             "credential": {"name": "envoy.http.injected_credentials.generic", "typed_config": generic},
+        },
+    }
+
+
+def _envoy_signer(ground: Ground) -> Settings:
+    """Signs what Sluicegate signs: headers that clients and Envoy itself add are left out."""
+    left_out = [{"prefix": "x-envoy"}, {"prefix": "x-forwarded"}, {"exact": "user-agent"}, {"exact": "accept"}]
+    keys = {"access_key_id": ACCESS_KEY_ID, "secret_access_key": ground.secret}
+    return {
+        "name": "envoy.filters.http.aws_request_signing",
+        "typed_config": {
+            "@type": ENVOY_TYPES + "filters.http.aws_request_signing.v3.AwsRequestSigning",
+            "service_name": SERVICE,
+            "region": REGION,
+            "host_rewrite": f"{NAME}:{ground.plain_port}",
+            "match_excluded_headers": left_out,
+            "credential_provider": {"inline_credential": keys},
         },
     }
 

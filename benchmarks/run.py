@@ -30,7 +30,7 @@ SUBJECT = "sluicegate"
 WORK = REPOSITORY / "benchmarks" / ".work"
 PAGE = REPOSITORY / "docs" / "performance.md"
 NAMES = ("nginx", REFERENCE, "mitmproxy", "bare-relay", SUBJECT)
-SCENARIOS = ("plain", "tls", "tunnel")
+SCENARIOS = ("plain", "tls", "tunnel", "sigv4")
 WARM_UP_S = 1.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import signal
@@ -228,7 +229,7 @@ class Instance:
     async def start(self) -> None:
         """Binds, reads and serves. Raises ConfigurationError or OSError; nothing is served then."""
         await self.identities.start()
-        sockets = [bound_socket(listener.bind.host, listener.bind.port) for listener, _ in self.services]
+        sockets = self._bind()
         self.bound = self._refuse_ourselves(sockets)
         self.metrics.connections = self.connection_counts
         self.metrics.audit = self.audit.output
@@ -256,6 +257,21 @@ class Instance:
         if not self.frozen:
             self._tasks.append(asyncio.create_task(self._watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
+
+    def _bind(self) -> list[socket.socket]:
+        """The listeners' sockets. Where a machine has no IPv6, nothing can be redirected to a listener of it."""
+        sockets, services = [], []
+        for listener, service in self.services:
+            try:
+                sockets.append(bound_socket(listener.bind.host, listener.bind.port))
+            except OSError as error:
+                if listener.kind != "transparent" or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                log.info("no such address here: not served", extra={"bind": str(listener.bind)})
+            else:
+                services.append((listener, service))
+        self.services = services
+        return sockets
 
     async def _serve(self, sock: socket.socket, listener: Listener, service: Service) -> asyncio.AbstractServer:
         if listener.kind != "transparent":
@@ -287,7 +303,7 @@ class Instance:
                     log.warning("the credential store is not ready: %s", error)
                     reported = str(error)
             await asyncio.sleep(STORE_RETRY_SECONDS)
-        await self.token_paths.learn(self.store)
+        await self.token_paths.learn(self.store.store)
         self.readiness.met("store")
         self.store_opened.set()
         if self.settings.blocks is not None:

@@ -56,6 +56,11 @@ def as_one(found: Found, around: Operation) -> Operation | None:
     )
 
 
+def operations_of(found: Found) -> list[tuple[str | None, bool]]:
+    """Each operation with whether it writes; one that is not known counts as a write."""
+    return [(operation.name, operation.write) for operation in found.operations] or [(None, True)]
+
+
 def decided(plan: Plan, call: Call, path: str | None, found: Found) -> Verdict:
     """The verdict on a call of several operations, or of none that is known."""
     if not found.operations:

@@ -203,4 +203,7 @@ def _yaml(value: Any) -> str:
 
 
 if __name__ == "__main__":
+    from proxy.charting.schema import write as write_chart  # the chart's values take the same settings
+
     write(Path(__file__).resolve().parent.parent / "docs")
+    write_chart(Path(__file__).resolve().parent.parent / "helm" / "sluicegate")

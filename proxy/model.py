@@ -7,9 +7,11 @@ which is filled while the call runs and closed after its last byte.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
+
+from policies.traits import NO_TRAITS, Traits
 
 if TYPE_CHECKING:
     from proxy.catalog import Operation, Provider
@@ -66,6 +68,8 @@ class Caller:
     """The token's own id (RFC 7519 section 4.1.7), for revocation; empty without one."""
     subject_token: Secret | None = field(default=None, compare=False)
     """The caller's own verified token, where a later stage exchanges it (caller_jwt, RFC 8693)."""
+    traits: Traits = NO_TRAITS
+    """Namespace and labels, where its identity tells them."""
 
 
 class Presented(NamedTuple):
@@ -101,7 +105,7 @@ class HeaderSection:
     timeout     seconds that the caller gives the call (Sluicegate-Timeout); 0 without
     origin      Origin as received, which browsers send for the page that calls; None without
     suspects    some value may be a session token and has to be looked at before it leaves
-    memo        the last rendering: (what it depends on …, bytes); see proxy/upstream/rendering.py
+    memo        the last rendering: (what it depends on …, what came of it); see rendering.py, sealing.py in upstream
     """
 
     __slots__ = (
@@ -135,7 +139,7 @@ class HeaderSection:
         self.wishes: Wishes | None = None
         self.suspects = False
         self.presented = Presented()
-        self.memo: tuple[object, object, object, object, bytes] | None = None
+        self.memo: tuple[object, object, object, object, Any] | None = None
 
 
 class Place(NamedTuple):

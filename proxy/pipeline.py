@@ -18,17 +18,19 @@ from functools import partial
 from typing import Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from policies.decide import Allowed, Denied
+from policies.decide import Allowed, Denied, Plan
 from proxy.accounting import Accounting
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
-from proxy.contents import UNTOLD, as_one, awaited, body_in, decided, found_in
+from proxy.contents import UNTOLD, as_one, awaited, body_in, decided, found_in, operations_of
 from proxy.credentials.resolve import Resolver
-from proxy.dialect import Answer, Dialect
+from proxy.dialect import Answer
+from proxy.dialect.undescribed import UNDESCRIBED
 from proxy.errors import SAFE_METHODS, GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
+from proxy.narrowing import Operations, narrowed
 from proxy.paging import Page, Paging, reads_body, with_body_of
 from proxy.responses.delivery import Delivery
 from proxy.responses.judging import Judging, event_stream, streams, to_be_held
@@ -57,8 +59,6 @@ from signers.signing import Signing
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
-UNDESCRIBED = Dialect()
-"""How a host answers that no file describes: by status."""
 
 
 class RouteOptions(Protocol):
@@ -144,13 +144,20 @@ class Pipeline:
                 return
             found = exchange.found = found_in(operation.inside, call, connection)
             route = exchange.route = Route(provider, as_one(found, operation), path)
-            verdict = decided(lead.plan, call, path, found)
+            plan = (
+                self._narrowed(exchange, lead.plan, caller, operations_of(found)) if lead.plan.conditions else lead.plan
+            )
+            if plan is None:
+                return
+            verdict = decided(plan, call, path, found)
             untold = UNTOLD if not found.operations else ""
         else:
             route = exchange.route = Route(provider, operation, path)
-            verdict = lead.plan.decide(
-                call.method, path, operation.name if operation is not None else None, write=_writes(route, call.method)
-            )
+            name, write = operation.name if operation is not None else None, _writes(route, call.method)
+            plan = self._narrowed(exchange, lead.plan, caller, [(name, write)]) if lead.plan.conditions else lead.plan
+            if plan is None:
+                return
+            verdict = plan.decide(call.method, path, name, write=write)
         if isinstance(verdict, Denied):
             exchange.denied = verdict
             self._metrics.denied += 1
@@ -163,6 +170,11 @@ class Pipeline:
             self._metrics.allowed += 1
         exchange.allowed = verdict
         self._resolve(exchange, caller, route, verdict)
+
+    def _narrowed(self, exchange: Served, plan: Plan, caller: Caller, operations: Operations) -> Plan | None:
+        """The plan without the rules whose conditions do not hold; None while the body is waited for."""
+        again = partial(self._run, exchange, self._decide, caller)
+        return narrowed(plan, exchange.call, caller, operations, exchange.connection, again)
 
     def _ask_for_tokens(self, exchange: Served, allowed: Allowed) -> None:
         """Only for a rule that says so; nothing of the reply is then passed on unread."""

@@ -78,7 +78,9 @@ class MetricsCollector(Collector):
         ends = (((use,), end - now) for use, end in m.certificate_expiry().items())
         yield _gauge("certificate_expiry_seconds", "Until the end of a certificate of our own.", ("use",), ends)
         yield _gauge("breakers_open", "Destinations that nothing is sent to.", (), [((), m.breakers_open())])
-        reloads = (((result,), count) for result, count in m.policy_reloads.items())
+        # From zero on: a counter that appears with its first failure would show no increase.
+        results = {"ok": 0, "failed": 0} | m.policy_reloads
+        reloads = (((result,), count) for result, count in results.items())
         yield _counter("policy_reloads", "Policies loaded again.", ("result",), reloads)
         audit = m.audit
         lines = [(("written",), audit.written), (("dropped",), audit.dropped)] if audit else []

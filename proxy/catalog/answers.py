@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from proxy.catalog.base import OneLine, Strict, one_as_list
+from proxy.catalog.base import OneLine, Strict, one_or_many
 from proxy.dialect import (
     Condition,
     Dialect,
@@ -35,7 +35,7 @@ Where = Annotated[
     str, AfterValidator(_checked_place), Field(description="$.path[0].in.json, header NAME or xml ELEMENT")
 ]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.*-]{1,100}$")]
-Names = Annotated[list[Name], BeforeValidator(one_as_list)]
+Names = Annotated[list[Name], one_or_many(Name)]
 Status = Annotated[int, Field(ge=100, le=599)]
 Sentence = Annotated[str, Field(min_length=8, max_length=300, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -55,8 +55,8 @@ def _place_alone(value: Any) -> Any:
     return {"at": value} if isinstance(value, str) else value
 
 
-AnyPlace = Annotated[PlaceDocument, BeforeValidator(_place_alone)]
-Places = Annotated[list[AnyPlace], BeforeValidator(one_as_list)]
+AnyPlace = Annotated[PlaceDocument, BeforeValidator(_place_alone, json_schema_input_type=PlaceDocument | str)]
+Places = Annotated[list[AnyPlace], one_or_many(AnyPlace)]
 
 
 class SignDocument(Strict):
@@ -67,9 +67,12 @@ class SignDocument(Strict):
     filled: bool = Field(True, description="false: the place being empty marks it")
     operations: Names = Field([], description="operations it holds for; default: all")
     excepted: Names = Field([], alias="except", description="operations it does not hold for")
+    unless: Where | None = Field(None, description="anything here makes it a success in part")
 
     def sign(self) -> Sign:
-        return Sign(Condition(place(self.at), self.equals, self.filled), tuple(self.operations), tuple(self.excepted))
+        condition = Condition(place(self.at), self.equals, self.filled)
+        unless = place(self.unless) if self.unless is not None else None
+        return Sign(condition, tuple(self.operations), tuple(self.excepted), unless)
 
 
 class PartialDocument(Strict):
@@ -102,9 +105,9 @@ class RowDocument(Strict):
     """A row of the error map, for one or several codes. The first row that fits decides."""
 
     kind: Kind
-    codes: Annotated[list[OneLine], BeforeValidator(one_as_list)] = Field([], description="codes or globs")
-    status: Annotated[list[Status], BeforeValidator(one_as_list)] = Field([])
-    text: Annotated[list[OneLine], BeforeValidator(one_as_list)] = Field([], description="any of these in the body")
+    codes: Annotated[list[OneLine], one_or_many(OneLine)] = Field([], description="codes or globs")
+    status: Annotated[list[Status], one_or_many(Status)] = Field([])
+    text: Annotated[list[OneLine], one_or_many(OneLine)] = Field([], description="any of these in the body")
     header: OneLine | None = None
     name: Name | None = Field(None, description="the code shown where the reply has none")
     wait: Annotated[float, Field(ge=0, le=2_592_000, strict=False)] | None = None
@@ -186,7 +189,7 @@ class PageDocument(Strict):
     items: Where | None = None
     size: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\[\]$-]{1,60}$")] | None = None
     first: int = Field(1, ge=0, le=1, description="number of the first page")
-    operations: Annotated[list[Name], BeforeValidator(one_as_list), Field(min_length=1)]
+    operations: Annotated[list[Name], one_or_many(Name), Field(min_length=1)]
     into: Literal["query", "body", "either"] = Field(
         "query", description="where parameter goes; in a JSON body a dot leads into an object. either: as the others do"
     )
@@ -218,7 +221,9 @@ class IdempotencyDocument(Strict):
     """How the provider takes an idempotency key."""
 
     header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,60}$")]
-    methods: Annotated[list[Literal["POST", "PUT", "PATCH", "DELETE"]], BeforeValidator(one_as_list)] = Field(["POST"])
+    methods: Annotated[
+        list[Literal["POST", "PUT", "PATCH", "DELETE"]], one_or_many(Literal["POST", "PUT", "PATCH", "DELETE"])
+    ] = Field(["POST"])
     retention: int = Field(gt=0, description="seconds for which the provider remembers a key")
     operations: Names = Field([])
 
@@ -231,7 +236,7 @@ class AnswersDocument(Strict):
 
     errors: ErrorsDocument = Field(default_factory=lambda: ErrorsDocument.model_validate({}))
     waits: list[WaitDocument] = Field([])
-    request_id: Annotated[list[Where], BeforeValidator(one_as_list)] = Field([])
+    request_id: Annotated[list[Where], one_or_many(Where)] = Field([])
     pagination: list[PageDocument] = Field([])
     idempotency: IdempotencyDocument | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 OneLine = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -18,3 +18,8 @@ class Strict(BaseModel):
 def one_as_list(value: Any) -> Any:
     """A single value where a list may stand."""
     return value if isinstance(value, list) else [value]
+
+
+def one_or_many(item: Any) -> BeforeValidator:
+    """Beside `list[item]`: one item may be written alone, and the published schema says so."""
+    return BeforeValidator(one_as_list, json_schema_input_type=item | list[item])

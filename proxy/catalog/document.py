@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from proxy.catalog.answers import AnswersDocument
-from proxy.catalog.base import OneLine, one_as_list
+from proxy.catalog.base import OneLine, one_or_many
 from proxy.catalog.base import Strict as _Strict
 from proxy.catalog.hmac import HmacDocument
 from proxy.catalog.hosts import HostPattern, host_pattern, path_within
@@ -173,8 +173,8 @@ class SelectorDocument(_Strict):
     marks: list[Annotated[str, Field(pattern=r"^[a-z0-9-]{1,60}$")]] = Field(
         [], description="with plain: headers whose name counts like a parameter's"
     )
-    method: Annotated[list[Method], BeforeValidator(one_as_list)] = Field(["POST"], description="of reads and writes")
-    path: Annotated[list[PathTemplate], BeforeValidator(one_as_list)] = Field(["/"], description="of reads and writes")
+    method: Annotated[list[Method], one_or_many(Method)] = Field(["POST"], description="of reads and writes")
+    path: Annotated[list[PathTemplate], one_or_many(PathTemplate)] = Field(["/"], description="of reads and writes")
     reads: list[Selected] = Field([], description="operations called what the selector finds, which change nothing")
     writes: list[Selected] = Field([])
     idempotent: list[Selected] = Field([], description="those writes that may be sent twice")
@@ -202,11 +202,11 @@ class OperationDocument(_Strict):
     """One operation: its name, method or methods, whole path, and what repeating it would do."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,99}$")]
-    method: Annotated[list[Method], BeforeValidator(one_as_list), Field(min_length=1)]
-    path: Annotated[list[PathTemplate], BeforeValidator(one_as_list), Field(min_length=1)]
+    method: Annotated[list[Method], one_or_many(Method), Field(min_length=1)]
+    path: Annotated[list[PathTemplate], one_or_many(PathTemplate), Field(min_length=1)]
     write: bool | None = Field(None, description="default: false for GET, HEAD and OPTIONS")
     idempotent: bool | None = Field(None, description="default: true for what does not write, PUT and DELETE")
-    select: Annotated[list[Selected], BeforeValidator(one_as_list)] | None = Field(
+    select: Annotated[list[Selected], one_or_many(Selected)] | None = Field(
         None, description="what the provider's `selector` finds in a request for it, where method and path do not tell"
     )
     graphql: GraphQLDocument | None = Field(
@@ -238,7 +238,10 @@ class ProviderDocument(AnswersDocument):
     title: OneLine
     verified: date = Field(description="the day on which this file was last compared with its sources")
     source: Annotated[list[Annotated[str, Field(pattern=r"^https://\S+$")]], Field(min_length=1)]
-    hosts: Annotated[list[Annotated[SiteDocument, BeforeValidator(_host_alone)]], Field(min_length=1)]
+    hosts: Annotated[
+        list[Annotated[SiteDocument, BeforeValidator(_host_alone, json_schema_input_type=SiteDocument | str)]],
+        Field(min_length=1),
+    ]
     base_path: BasePath = "/"
     vars: dict[str, OneLine] = Field({}, description="what each variable of a host template means")
     auth: AuthDocument

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from proxy.catalog.base import one_or_many
 from proxy.catalog.hosts import is_label
 from signers.grants.model import DEFAULT_LIFETIME, AssertionStyle, ClientAuthentication, Dialect, LaterStep
 
@@ -23,12 +24,8 @@ def _checked_endpoint(text: str) -> str:
     return text
 
 
-def _one_as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 Endpoint = Annotated[str, AfterValidator(_checked_endpoint)]
-Paths = Annotated[list[str], BeforeValidator(_one_as_list), Field(min_length=1)]
+Paths = Annotated[list[str], one_or_many(str), Field(min_length=1)]
 ReplyField = Literal["access_token", "refresh_token", "expires_in", "expires_at", "expires_on", "scope"]
 Parameters = dict[str, str]
 

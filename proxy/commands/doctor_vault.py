@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy.credentials.paths import PathTemplates
 from proxy.credentials.store import Reader
 from proxy.credentials.stores.vault_rights import Layout, Need, beyond, missing
 from proxy.errors import ConfigurationError, StoreError
@@ -12,7 +13,6 @@ from proxy.settings import Settings
 from proxy.settings.store import CallerJwtAuth, VaultStore
 
 if TYPE_CHECKING:
-    from proxy.credentials.paths import PathTemplates
     from proxy.credentials.stores.vault import VaultStore as OpenVault
     from proxy.credentials.stores.vault_transport import VaultAdapter
 
@@ -100,6 +100,9 @@ def _needs(settings: Settings, configured: VaultStore) -> Iterator[Need]:
             yield Need(layout.api(path), "update", "useful", "refreshed tokens and disconnect cannot be stored")
     layout, path = _place(configured, templates.app_path(PROBE))
     yield Need(layout.api(path), "read", "useful", "records that name an app cannot be refreshed")
+    if templates.app == PathTemplates().app and not configured.mount_segments:
+        without = "agents are kept from an application's token endpoint only once a credential has used it"
+        yield Need(layout.api("apps/", "metadata"), "list", "useful", without)
     yield Need("auth/token/renew-self", "update", "useful", "each token is replaced by a login instead of renewed")
     if settings.blocks is not None:
         layout, path = _place(configured, settings.blocks.path)

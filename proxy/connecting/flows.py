@@ -6,15 +6,16 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from proxy.connecting.loopback import ConsentError, Loopback
 from proxy.connecting.pages import success_page
 from proxy.connecting.plan import Plan, missing_scopes, record_of
 from proxy.credentials.renewal import renewed_fields
-from proxy.credentials.store import Conflict, NotFound, Store
+from proxy.credentials.store import Conflict, NotFound, Store, Stored
+from proxy.errors import SluicegateError, StoreError
 from proxy.upstream.token_endpoint import TokenEndpoints
 from signers.grants.authorization_code import authorization_code, authorization_url
 from signers.grants.device_code import DeviceAuthorization, device_authorization, device_code
@@ -24,7 +25,11 @@ from signers.token_reply import labels
 
 T = TypeVar("T")
 SLOWER = 5.0
-"""Seconds added to the pause between questions when the endpoint asks for it (RFC 8628 section 3.5)."""
+"""Seconds added to the pause between questions when the endpoint asks for it, or does not answer (RFC 8628 section
+3.5)."""
+_SLOWER: Final = frozenset(["slow_down", "no_reply", "unreachable"])
+STORE_TRIES: Final = 8
+"""A code is spent with the tokens that it gave: a store that is away is asked again before they are given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,17 @@ class Connected:
 
 class Consent:
     """One consent. `path` is where the record goes; `expect` is the account that it must be for, "" for any;
-    `show` tells the person what to do."""
+    `show` tells the person what to do; `sleep` waits for so many seconds."""
 
     def __init__(
-        self, wanted: Plan, store: Store, path: str, endpoints: TokenEndpoints, expect: str, show: Callable[[str], None]
+        self,
+        wanted: Plan,
+        store: Store,
+        path: str,
+        endpoints: TokenEndpoints,
+        expect: str,
+        show: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._plan = wanted
         self._store = store
@@ -51,6 +63,7 @@ class Consent:
         self._endpoints = endpoints
         self._expect = expect
         self._show = show
+        self._sleep = sleep
         self._connected: Connected | None = None
 
     async def in_browser(self, port: int, seconds: float, browse: Callable[[str], None]) -> Connected:
@@ -88,14 +101,14 @@ class Consent:
     async def _agreed(self, shown: DeviceAuthorization) -> Issued:
         end, pause = time.monotonic() + shown.expires_in, shown.interval
         while time.monotonic() < end:
-            await asyncio.sleep(pause)
+            await self._sleep(pause)
             try:
                 grant = device_code(self._plan.client, shown.device_code, time.time(), _nonce())
                 return await self._endpoints.ask(grant, self._plan.app.networks)
             except TokenRefused as refusal:
-                if refusal.error == "slow_down":
+                if refusal.error in _SLOWER:
                     pause += SLOWER
-                elif refusal.error != "authorization_pending" and refusal.error != "no_reply":
+                elif refusal.error != "authorization_pending":
                     raise ConsentError(_reason(refusal)) from None
         raise ConsentError("nobody entered the code in time")
 
@@ -118,16 +131,17 @@ class Consent:
             raise ConsentError(f"apps/{self._plan.app.name}: {error}") from None
 
     async def _store_grant(self, issued: Issued) -> Connected:
-        before = await self._before()
         account = await self._account(issued)
-        expect = self._expect or str(before.get("expect_account", ""))
+        version = await self._written(lambda stored: self._record(stored, issued, account))
+        return Connected(version, account, missing_scopes(self._plan, issued), issued.learned)
+
+    def _record(self, stored: Mapping[str, Any], issued: Issued, account: str) -> dict[str, Any]:
+        """What is stored over what is there. Raises ConsentError when it is another account than the expected one."""
+        expect = self._expect or str(stored.get("expect_account", ""))
         if expect and account != expect:
             found = f"is {account!r}" if account else "is not known"
             raise ConsentError(f"the account that agreed {found}, and {expect!r} is expected")
-        version = await self._written(
-            lambda stored: record_of(stored, self._plan, issued, renewed_fields(issued), account)
-        )
-        return Connected(version, account, missing_scopes(self._plan, issued), issued.learned)
+        return record_of(stored, self._plan, issued, renewed_fields(issued), account)
 
     async def _account(self, issued: Issued) -> str:
         """Whose account the token is for, by the provider's own word."""
@@ -143,25 +157,25 @@ class Consent:
         found = document.get(self._plan.identity_field) if isinstance(document, Mapping) else None
         return str(found)[:200] if isinstance(found, str | int) else ""
 
-    async def _before(self) -> Mapping[str, Any]:
+    async def _stored(self) -> Stored:
         try:
-            return (await self._store.read(self._path)).fields
+            return await self._store.read(self._path)
         except NotFound:
-            return {}
+            return Stored({}, 0)
 
     async def _written(self, make: Callable[[Mapping[str, Any]], dict[str, Any]]) -> int:
-        """Write by compare-and-set: a proxy may be renewing the old grant just now."""
-        for _ in range(10):
+        """Write by compare-and-set: a proxy may be renewing the old grant just now. Raises ConsentError."""
+        fault: SluicegateError = Conflict(self._path)
+        for number in range(STORE_TRIES):
             try:
-                stored = await self._store.read(self._path)
-                fields, version = stored.fields, stored.version
-            except NotFound:
-                fields, version = {}, 0
-            try:
-                return await self._store.write(self._path, make(fields), version)
+                stored = await self._stored()
+                return await self._store.write(self._path, make(stored.fields), stored.version)
             except Conflict:
                 continue
-        raise Conflict(self._path)
+            except StoreError as error:
+                fault = error
+                await self._sleep(0.1 * 2.0**number)
+        raise ConsentError(f"the grant could not be stored: {fault}")
 
 
 def _nonce() -> str:

@@ -65,9 +65,11 @@ class Loopback:
             return await self._ended(
                 _page(400, failure_page(f"{str(error)[:1].upper()}{str(error)[1:]}.")), request, error
             )
+        except Exception as error:  # whatever it is, the command has to end and the person to learn of it
+            return await self._ended(_page(500, failure_page("The command met an error of its own.")), request, error)
         return await self._ended(_page(200, page), request, None)
 
-    async def _ended(self, reply: web.Response, request: web.BaseRequest, error: ConsentError | None) -> web.Response:
+    async def _ended(self, reply: web.Response, request: web.BaseRequest, error: Exception | None) -> web.Response:
         """Let the browser have its page before the server goes."""
         await reply.prepare(request)
         await reply.write_eof()

@@ -102,6 +102,14 @@ class KeepsVersions(Protocol):
         """
 
 
+@runtime_checkable
+class AsksLeave(Protocol):
+    """A store that can say what it may list."""
+
+    async def may_list(self, prefix: str) -> bool:
+        """Whether `list` would be allowed. Raises StoreError."""
+
+
 Read = Callable[[str, Reader], Awaitable[Stored]]
 
 

@@ -6,12 +6,14 @@ import fnmatch
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from proxy.dialect.answer import Answer
 from proxy.dialect.places import Place
 from proxy.errors import Kind
 
+REMEMBERED: Final = 1_024
+"""Operations of one provider whose declarations are remembered."""
 Unit = Literal[
     "auto", "seconds", "float_seconds", "ms", "epoch_s", "epoch_ms", "iso8601", "http_date", "go_duration", "clock"
 ]
@@ -37,11 +39,16 @@ def _same(value: Any, wanted: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What marks a 2xx as a failure, and at which operations (globs; none means all)."""
+    """What marks a 2xx as a failure, and at which operations (globs; none means all). Where something stands at
+    `unless`, part of what was asked for came back: no failure, then, but a partial one."""
 
     condition: Condition
     operations: tuple[str, ...] = ()
     excepted: tuple[str, ...] = ()
+    unless: Place | None = None
+
+    def holds(self, answer: Answer) -> bool:
+        return self.condition.holds(answer) and (self.unless is None or self.unless.first(answer) is None)
 
     def concerns(self, operation: str | None) -> bool:
         return named(operation, self.operations, everything=True) and not named(operation, self.excepted)
@@ -166,6 +173,18 @@ class IdempotencyForm:
         return method in self.methods and named(operation, self.operations, everything=True)
 
 
+class Here(NamedTuple):
+    """What a dialect declares of one operation."""
+
+    signs: tuple[Sign, ...]
+    partial: tuple[Partial, ...]
+    paging: Pagination | None
+
+    @property
+    def declared(self) -> bool:
+        return bool(self.signs or self.partial or self.paging)
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Everything that is known of one provider's answers. `Dialect()` is that of a host nobody has described."""
@@ -190,8 +209,7 @@ class Dialect:
     pagination: tuple[Pagination, ...] = ()
     idempotency: IdempotencyForm | None = None
     pages_in_bodies: bool = field(init=False, compare=False)
-    _signs: dict[str | None, tuple[Sign, ...]] = field(default_factory=dict, repr=False, compare=False)
-    """Signs by operation, remembered: there are as many as the file names."""
+    _here: dict[str | None, Here] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pages_in_bodies", any(one.reads_body for one in self.pagination))
@@ -205,14 +223,24 @@ class Dialect:
         """Whether some success has to be looked at."""
         return bool(self.signs or self.partial or self.pagination) or self.streams_errors
 
-    def signs_at(self, operation: str | None) -> tuple[Sign, ...]:
-        known = self._signs.get(operation)
+    def at(self, operation: str | None) -> Here:
+        """What is declared of one operation; remembered, since every success asks."""
+        known = self._here.get(operation)
         if known is None:
-            known = self._signs[operation] = tuple(sign for sign in self.signs if sign.concerns(operation))
+            if len(self._here) >= REMEMBERED:  # a GraphQL call goes by the names of all its fields
+                self._here.clear()
+            known = self._here[operation] = Here(
+                tuple(sign for sign in self.signs if sign.concerns(operation)),
+                tuple(one for one in self.partial if named(operation, one.operations, everything=True)),
+                next((one for one in self.pagination if named(operation, one.operations)), None),
+            )
         return known
 
+    def signs_at(self, operation: str | None) -> tuple[Sign, ...]:
+        return self.at(operation).signs
+
     def partial_at(self, operation: str | None) -> tuple[Partial, ...]:
-        return tuple(one for one in self.partial if named(operation, one.operations, everything=True))
+        return self.at(operation).partial
 
     def paging_at(self, operation: str | None) -> Pagination | None:
-        return next((one for one in self.pagination if named(operation, one.operations)), None)
+        return self.at(operation).paging

@@ -98,13 +98,14 @@ def to_be_held(head: ReplyHead, bodiless: bool, dialect: Dialect, operation: str
     """Whether a success has to be looked at: only small JSON (or a header that is a sign), only where declared."""
     if head.status >= 300:
         return False
-    signs, section = dialect.signs_at(operation), head.section
-    if any(sign.condition.place.source == "header" and sign.condition.holds(_headers(head)) for sign in signs):
+    here, section = dialect.at(operation), head.section
+    if not here.declared:
+        return False
+    if any(sign.condition.place.source == "header" and sign.condition.holds(_headers(head)) for sign in here.signs):
         return True
     if bodiless or (section.length is not None and section.length > SUCCESS_BYTES):
         return False
-    declared = signs or dialect.partial_at(operation) or dialect.paging_at(operation)
-    return bool(declared) and _structured(head)
+    return _structured(head)
 
 
 def streams(head: ReplyHead) -> bool:

@@ -49,8 +49,8 @@ class Seal:
         self._call = call
         self._signing = signing
         self._skews = skews
-        self._kept = _leaving(call, signing.clears, pins, is_session)
-        self._request = _outgoing(call, self._kept, region, service)
+        self._leaving = _remembered(call, signing, pins, is_session)
+        self._request = _outgoing(call, self._leaving.lines, region, service)
         self._coder: Coder | None = None
         self._body: bytes | None = None
         self._timed = True
@@ -65,15 +65,11 @@ class Seal:
         signed = self._guarded(lambda: self._signing.sign(self._request, body, now))
         self._coder, self._body, self._timed = signed.coder, signed.body, signed.timed
         held = body is not None and self.need.hold > 0
-        dropped = signed.drops | _HOLDING_DROPS if held else signed.drops
-        parts = [b"%b %b HTTP/1.1\r\n" % (self._call.method.encode("ascii"), signed.target)]
-        for name, written, value in self._kept:
-            if name not in dropped:
-                parts += (written, b": ", value, b"\r\n")
-        if held:
-            parts.append(b"Content-Length: %d\r\n" % len(signed.body if signed.body is not None else body or b""))
-        parts += (signed.lines, b"\r\n")
-        return b"".join(parts)
+        block = self._leaving.without(signed.drops | _HOLDING_DROPS if held else signed.drops)
+        sent = signed.body if signed.body is not None else body or b""
+        length = b"Content-Length: %d\r\n" % len(sent) if held else b""
+        method = self._call.method.encode("ascii")
+        return b"%b %b HTTP/1.1\r\n%b%b%b\r\n" % (method, signed.target, block, length, signed.lines)
 
     def overflow(self) -> None:
         """The body is longer than may be held."""
@@ -128,10 +124,46 @@ class Seal:
             raise GatewayError("malformed_request", str(why), status=413 if why.too_large else 400) from None
 
 
+class _Leaving:
+    """The lines that leave besides those of the signature: (lower-case name, name as written, value)."""
+
+    __slots__ = ("_block", "_kept", "_names", "lines")
+
+    def __init__(self, kept: list[tuple[bytes, bytes, bytes]]) -> None:
+        self._kept = kept
+        self._names = frozenset([name for name, _, _ in kept])
+        self._block = b"".join([b"%b: %b\r\n" % (written, value) for _, written, value in kept])
+        self.lines = tuple([(name, value) for name, _, value in kept])
+
+    def without(self, dropped: frozenset[bytes]) -> bytes:
+        """The header section, less the lines with these names."""
+        if self._names.isdisjoint(dropped):
+            return self._block
+        return b"".join(
+            [b"%b: %b\r\n" % (written, value) for name, written, value in self._kept if name not in dropped]
+        )
+
+
+def _remembered(call: Call, signing: Signing, pins: Pins, is_session: Callable[[bytes], bool]) -> _Leaving:
+    """What leaves, remembered with the section while neither credential nor destination changes."""
+    section, memo = call.section, call.section.memo
+    if (
+        memo is None
+        or memo[0] is not signing
+        or memo[1] is not call.destination
+        or memo[2] is not pins
+        or memo[3] is not is_session
+    ):
+        leaving = _Leaving(_leaving(call, signing.clears, pins, is_session))
+        memo = section.memo = (signing, call.destination, pins, is_session, leaving)
+    found: _Leaving = memo[4]
+    return found
+
+
 def _leaving(
     call: Call, clears: frozenset[bytes], pins: Pins, is_session: Callable[[bytes], bool]
 ) -> list[tuple[bytes, bytes, bytes]]:
-    """(lower-case name, name as written, value) of the client's lines that leave, Host set, and the pins."""
+    """The client's lines that leave, Host set, and the pins."""
     section, authority = call.section, call.destination.authority.encode("ascii")
     kept = [] if section.host is not None else [(b"host", b"Host", authority)]
     names = set()
@@ -144,14 +176,14 @@ def _leaving(
     return kept
 
 
-def _outgoing(call: Call, kept: list[tuple[bytes, bytes, bytes]], region: str, service: str) -> Outgoing:
+def _outgoing(call: Call, lines: tuple[tuple[bytes, bytes], ...], region: str, service: str) -> Outgoing:
     section = call.section
     return Outgoing(
         call.method,
         call.destination.scheme == "https",
         call.destination.host,
         call.place.target,
-        tuple([(name, value) for name, _, value in kept]),
+        lines,
         None if section.chunked else section.length or 0,
         region,
         service,

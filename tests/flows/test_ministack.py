@@ -15,7 +15,7 @@ from tests.flows.product import LOOPBACK, Product, record
 HOST = "127.0.0.10"
 ROLE = "arn:aws:iam::000000000000:role/agent"
 ALLOW = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", %s}]}'
-TRUST = ALLOW % '"Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"'
+TRUST = ALLOW % '"Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole", "sts:TagSession"]'
 TABLES = ALLOW % '"Action": "dynamodb:*", "Resource": "arn:aws:dynamodb:*:*:table/orders"'
 
 pytestmark = needs("ministack")

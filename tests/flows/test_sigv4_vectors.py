@@ -104,6 +104,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Product, Upst
     hosts = sorted({case.host for case in CASES})
     rules = [
         {"name": f"s3-{number}", "host": host, "plaintext": True, "networks": LOOPBACK, "credential": {"name": "keys"}}
+        | ({} if host.startswith("mybucket.") else {"paths": ["/mybucket"]})
         for number, host in enumerate(hosts)
     ]
     keys = record("aws", *hosts, access_key_id=KEY_ID, secret_access_key=SECRET, region=REGION)

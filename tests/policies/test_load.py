@@ -48,6 +48,7 @@ def faults_of(*paths: Path, floor: Path | None = None) -> list[tuple[int, str]]:
         ("allow:\n- name: a\n  tunnel: x.test:0\n", 7, "1 to 65535"),
         ("allow:\n- name: a\n  host: '*.x.test'\n  credential: {name: k}\n", 7, "never goes to a wildcard host"),
         ("allow:\n- name: a\n  provider: slack\n  host: '*.slack.com'\n", 8, "never goes to a wildcard host"),
+        ("allow:\n- name: a\n  host: s3.amazonaws.com\n  credential: {name: k}\n", 7, "begin with the bucket"),
         ("allow:\n- name: a\n  host: x.test\n  credential: {name: k, header: A, query: b}\n", 8, "one place"),
         ("allow:\n- name: a\n  host: x.test\n  credential: {name: k, format: 'x {value}'}\n", 8, "format"),
         ("allow:\n- name: a\n  host: x.test\n  credential: {name: k, header: A, format: x}\n", 8, '"{value}" once'),

@@ -132,12 +132,12 @@ def test_the_products_configuration_is_accepted(store: str, identity: str, tmp_p
     assert settings.settings_from(text, tmp_path / "sluicegate.yaml").audit.sink == "file"
 
 
-def test_envoy_is_configured_for_all_three_scenarios(tmp_path: Path) -> None:
+def test_envoy_is_configured_for_all_scenarios(tmp_path: Path) -> None:
     laid = ground.lay(tmp_path)
-    text = json.dumps(rivals.envoy(laid, 1, 2, 3))
-    assert laid.secret not in text  # it reads the file, as in production
+    text = json.dumps(rivals.envoy(laid, 1, 2, 3, 4))
+    assert text.count(laid.secret) == 1  # its injector reads the file, as in production; its signer cannot
     assert text.count("credential_injector") > 0
-    assert set(contenders.envoy(laid, Path("envoy")).targets) == {"plain", "tls", "tunnel"}
+    assert set(contenders.envoy(laid, Path("envoy")).targets) == set(run.SCENARIOS)
 
 
 def test_the_replys_body_is_one_kilobyte_of_json() -> None:

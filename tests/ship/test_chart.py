@@ -274,9 +274,9 @@ def test_wrong_values_are_refused_with_path_and_sentence(path: str, value: Any, 
 
 def test_the_schema_and_the_page_are_made_of_the_models() -> None:
     assert json.loads((CHART / "values.schema.json").read_text("utf-8")) == values_schema(), (
-        "run: python -m proxy.charting"
+        "run: python -m proxy.documentation"
     )
-    assert (CHART / "README.md").read_text("utf-8") == readme(), "run: python -m proxy.charting"
+    assert (CHART / "README.md").read_text("utf-8") == readme(), "run: python -m proxy.documentation"
 
 
 def test_the_defaults_are_those_of_the_models() -> None:

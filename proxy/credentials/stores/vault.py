@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from proxy.credentials.paths import MAX_SEGMENTS, check_path, is_app
 from proxy.credentials.store import NOBODY, Fields, Reader, Stored
@@ -102,6 +102,19 @@ class VaultStore:
         if prefix:
             check_path(prefix)
         return sorted(await self._run(lambda ask: self._list(ask, prefix), prefix))
+
+    async def may_list(self, prefix: str) -> bool:
+        """Whether the proxy's token may list that folder of an engine of all tenants. Vault is asked, since a refusal
+        would count as the end of the login. Raises StoreError."""
+        mount, below = self._folder_split(prefix)
+        path = f"{mount}/metadata/{below}/" if isinstance(self._engine, Kv2) else f"{mount}/{below}/"
+
+        def capabilities(adapter: VaultAdapter) -> Any:
+            return adapter.request("post", "/v1/sys/capabilities-self", json={"paths": [path]})
+
+        answer = await self.session.run(capabilities)
+        found = answer.get("data") if isinstance(answer, Mapping) else None
+        return isinstance(found, Mapping) and bool({"list", "root"} & set(found.get(path) or ()))
 
     async def unwrap(self, wrapping: Secret) -> Fields:
         """What a response-wrapping token stands for; the token is spent. Raises StoreError."""
