@@ -16,12 +16,15 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from policies.conditions import Asked, Content
+from policies.contents import content
 from policies.decide import Allowed, Denied
 from policies.load import TEST_SUFFIXES, PolicyError, type_faults
 from policies.matchers import decode_path, host_pattern
 from policies.policy_set import PolicySet
 from policies.rules import Endpoint
 from policies.source import Fault, read
+from policies.traits import Traits
 
 _DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 
@@ -34,8 +37,8 @@ class Classified(NamedTuple):
     write: bool
 
 
-Classify = Callable[[str, str, str | None], Classified]
-"""(method, host, decoded path) to what the catalogue says of it."""
+Classify = Callable[["CaseCall", Endpoint, str | None], Classified]
+"""(call, where it goes, decoded path) to what the catalogue says of it."""
 
 
 def _split_url(url: str) -> tuple[Endpoint, bytes]:
@@ -59,8 +62,17 @@ class CaseCall(_Strict):
     agent: str = ""
     tenant: str = ""
     actor: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
     method: str = "GET"
     url: Annotated[str, AfterValidator(_url)]
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+    """The body as it would be sent; its type stands in `headers`."""
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(self.namespace, tuple(sorted(self.labels.items())))
 
 
 class Expected(_Strict):
@@ -150,9 +162,18 @@ def decide_call(policies: PolicySet, call: CaseCall, classify: Classify) -> Allo
     """The verdict on a call given by its URL."""
     endpoint, raw_path = _split_url(call.url)
     path = decode_path(raw_path)
-    filed = classify(call.method, endpoint[1], path)
-    plan = policies.plan(call.tenant, call.agent, call.actor, endpoint, filed.provider)
+    filed = classify(call, endpoint, path)
+    plan = policies.plan(call.tenant, call.agent, call.actor, endpoint, filed.provider, call.traits)
+    if plan.conditions:
+        rules = plan.asking(call.method, path, [(filed.operation, filed.write)])
+        plan = plan.under(rules, content_of(call), Asked(call.method, path, call.tenant, call.agent, call.actor))
     return plan.decide(call.method, path, filed.operation, write=filed.write)
+
+
+def content_of(call: CaseCall) -> Content:
+    """What the call holds, as conditions see it."""
+    lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in call.headers.items()]
+    return content(urlsplit(call.url).query.encode(), lines, call.body.encode(), len(call.body.encode()))
 
 
 def _outcome(verdict: Allowed | Denied) -> dict[str, Any]:

@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from policies.document import AllowRule, Credential, DenyRule, EgressPolicy
+from policies.expression_types import ExpressionFault
+from policies.expressions import expression
 from policies.facts import ProviderFacts
 from policies.matchers import glob_matches, host_pattern
 from policies.placeholders import position_findings
+from policies.rules import params_of
 from policies.s3 import unnamed_bucket
 
 Place = tuple[str | int, ...]
@@ -17,7 +20,10 @@ Finding = tuple[Place, str]
 Rule = AllowRule | DenyRule
 
 _TUNNEL_KEYS: Final = frozenset({"name", "tunnel", "reason", "networks", "max_bytes"})
-_MATCH_KEYS: Final = ("provider", "operations", "access", "host", "port", "methods", "paths", "plaintext", "tunnel")
+_MATCH_KEYS: Final = (
+    "provider", "operations", "access", "host", "port", "methods", "paths", "query", "content_types", "when",
+    "plaintext", "tunnel",
+)  # fmt: skip
 
 
 def document_findings(policy: EgressPolicy) -> Iterator[Finding]:
@@ -26,7 +32,10 @@ def document_findings(policy: EgressPolicy) -> Iterator[Finding]:
         yield ("metadata",), "the document has neither allow nor deny rules"
     for index, subject in enumerate(policy.subjects):
         if not subject.model_fields_set:
-            yield ("subjects", index), 'a subject names an agent, a tenant or an actor; {agent: "*"} is everyone'
+            yield (
+                ("subjects", index),
+                'a subject names an agent, a tenant, an actor, a namespace or labels; {agent: "*"} is everyone',
+            )
 
 
 def rules_findings(
@@ -41,7 +50,7 @@ def rules_findings(
             yield (*place, "name"), f'a rule named "{rule.name}" already stands in this document'
         seen.add(rule.name)
         specific = _allow(rule, providers) if isinstance(rule, AllowRule) else _deny(rule)
-        for key, message in (*_tunnel(rule), *_catalogue(rule, providers), *specific):
+        for key, message in (*_tunnel(rule), *_catalogue(rule, providers), *_when(rule), *specific):
             yield (*place, *key), message
 
 
@@ -52,6 +61,15 @@ def _tunnel(rule: Rule) -> Iterator[Finding]:
         return
     for key in sorted(rule.model_fields_set - _TUNNEL_KEYS):
         yield (key,), f"a tunnel passes uninspected, so {key} cannot hold in it: use host instead of tunnel, or drop it"
+
+
+def _when(rule: Rule) -> Iterator[Finding]:
+    if rule.when is None or rule.tunnel is not None:
+        return
+    try:
+        expression(rule.when, params_of(rule))
+    except ExpressionFault as fault:
+        yield ("when",), f"when: {fault}"
 
 
 def _catalogue(rule: Rule, providers: Mapping[str, ProviderFacts]) -> Iterator[Finding]:

@@ -125,5 +125,7 @@ def _meet(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
 
 
 def _subjects_meet(one: Subject, other: Subject) -> bool:
-    pairs = ((one.tenant, other.tenant), (one.agent, other.agent), (one.actor, other.actor))
+    pairs = [(getattr(one, key), getattr(other, key)) for key in ("tenant", "agent", "actor", "namespace")]
+    ours, theirs = one.labels or {}, other.labels or {}
+    pairs += [(ours[name], theirs[name]) for name in ours.keys() & theirs.keys()]
     return all(a is None or b is None or globs_overlap(a, b) for a, b in pairs)

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from policies.conditions import Asked, Content
+from policies.narrowing import concerned, holding
 from policies.paths import ANY_PATH, NO_MATCH, PathTable, allow_segments, deny_readings, deny_segments
 from policies.refusals import Denied, refusal, unmatched
 from policies.rules import CredentialUse, Effect, Endpoint, Network, Rule
@@ -17,6 +19,8 @@ from policies.tls_terms import TlsTerms
 
 MAX_VERDICTS: Final = 1_024
 MAX_REMEMBERED_PATH: Final = 256
+MAX_NARROWED: Final = 128
+"""Plans for different sets of rules whose conditions hold."""
 _OTHER_METHOD: Final = ""
 _APART: Final = "What this call asks for is allowed by different rules in different ways: send it as separate calls."
 
@@ -71,13 +75,14 @@ def _unruled(endpoint: Endpoint, warning: Denied) -> Allowed:
     return Allowed(None, None, plaintext=endpoint[0] == "http", would_deny=True, warning=warning)
 
 
-Rank = tuple[tuple[int, int], int, bool, bool]
+Rank = tuple[tuple[int, int], int, bool, bool, bool]
 
 
 def rank(rule: Rule, host_rank: tuple[int, int], literal: int) -> Rank:
-    """How specific an allow is: exact host, deeper wildcard, longer literal path, listed operations, listed methods."""
+    """How specific an allow is: exact host, deeper wildcard, longer literal path, listed operations, listed methods,
+    conditions."""
     listed = rule.methods is not None or rule.access is not None
-    return host_rank, literal, rule.operations is not None, listed
+    return host_rank, literal, rule.operations is not None, listed, rule.condition is not None
 
 
 class Alternative(NamedTuple):
@@ -98,8 +103,10 @@ def _allow_alternatives(rules: Iterable[Rule], host: str) -> list[Alternative]:
     for rule in rules:
         host_rank = rule.host_rank(host)
         for segments, literal in [(path.segments, path.literal) for path in rule.paths] or [(ANY_PATH, 0)]:
-            depth, length, operations, methods = rank(rule, host_rank, literal)
-            key = (-depth[0], -depth[1], -length, not operations, not methods, rule.document, rule.name)
+            depth, length, operations, methods, conditions = rank(rule, host_rank, literal)
+            key = (
+                -depth[0], -depth[1], -length, not operations, not methods, not conditions, rule.document, rule.name,
+            )  # fmt: skip
             found.append(Alternative(rule, segments, key))
     return sorted(found, key=lambda alternative: alternative.order_key)
 
@@ -187,18 +194,33 @@ class Plan:
         "_denies",
         "_endpoint",
         "_methods",
+        "_narrowed",
         "_offers",
         "_operations",
+        "_rules",
         "_tables",
         "_verdicts",
         "_warn",
+        "conditions",
         "possible",
     )
 
     def __init__(
-        self, rules: Sequence[Rule], endpoint: Endpoint, operations: frozenset[str] | None, *, warn: bool
+        self,
+        rules: Sequence[Rule],
+        endpoint: Endpoint,
+        operations: frozenset[str] | None,
+        *,
+        warn: bool,
+        settled: bool = False,
     ) -> None:
-        """`rules` cover the endpoint; `operations` are those the catalogue knows, None without a provider."""
+        """`rules` cover the endpoint; `operations` are those the catalogue knows, None without a provider; `settled`:
+        their conditions are known to hold."""
+        asking = [] if settled else [rule for rule in rules if rule.condition is not None and not rule.tunnel]
+        self.conditions: tuple[Rule, ...] = tuple(asking)
+        """The rules that ask something of what a call holds; most plans have none."""
+        self._rules = rules
+        self._narrowed: dict[frozenset[int], Plan] = {}
         denies = [rule for rule in rules if rule.denies and not rule.tunnel]
         allows = [rule for rule in rules if not rule.denies and not rule.tunnel]
         self._endpoint, self._operations, self._warn = endpoint, operations, warn
@@ -215,11 +237,40 @@ class Plan:
         """The verdict on one call.
 
         `path` is decoded, None when ambiguous (policies.matchers.decode_path); `operation` is the catalogue's name for
-        the call, None when it has none; `write` says whether the call changes anything.
+        the call, None when it has none; `write` says whether the call changes anything. Where rules have conditions
+        (`conditions`), ask `under` for the plan that a call's content leaves: here nothing is known of it, so that such
+        an allow does not match and such a deny does.
         """
         key = (method, path, operation, write)
         verdict = self._verdicts.get(key)
         return self._judge(key) if verdict is None else verdict
+
+    def asking(self, method: str, path: str | None, operations: Sequence[tuple[str | None, bool]]) -> list[Rule]:
+        """The rules with conditions that may be about a call, as far as the rest of their keys says. `operations` as in
+        `decide_together`."""
+        known = [(self._known(path, operation), write) for operation, write in operations]
+        asked = [
+            (operation, write or (operation is None and self._operations is not None)) for operation, write in known
+        ]
+        return [rule for rule in self.conditions if concerned(rule, method, path, asked)]
+
+    def under(self, rules: Sequence[Rule], content: Content | None, asked: Asked) -> Plan:
+        """The plan for a call of this content, with those of `rules` (from `asking`) whose conditions hold for it."""
+        held = holding(rules, content, asked)
+        narrowed = self._narrowed.get(held)
+        if narrowed is None:
+            kept = [rule for rule in self._rules if rule.condition is None or id(rule) in held]
+            narrowed = Plan(kept, self._endpoint, self._operations, warn=self._warn, settled=True)
+            if len(self._narrowed) >= MAX_NARROWED:
+                self._narrowed.clear()
+            self._narrowed[held] = narrowed
+        return narrowed
+
+    def _known(self, path: str | None, operation: str | None) -> str | None:
+        """The operation as far as rules may trust it."""
+        return (
+            operation if path is not None and self._operations is not None and operation in self._operations else None
+        )
 
     def decide_together(self, method: str, path: str | None, operations: Iterable[tuple[str, bool]]) -> Verdict:
         """The verdict on one call that is several operations at once, each with whether it writes: all must be allowed,
@@ -236,8 +287,10 @@ class Plan:
 
     def _judge(self, key: tuple[str, str | None, str | None, bool]) -> Verdict:
         method, path, operation, write = key
-        if path is None or self._operations is None or operation not in self._operations:
-            operation = None
+        if self.conditions:
+            plan = self.under(self.asking(method, path, [(operation, write)]), None, Asked(method, path))
+            return plan.decide(method, path, operation, write=write)
+        operation = self._known(path, operation)
         if self._operations is not None and operation is None:
             write = True  # a call of a known provider that the catalogue cannot name may do anything
         verdict = self._table(method, write).judge(path, operation)

@@ -20,8 +20,9 @@ DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 """How many bytes an uninspected tunnel may carry, both ways together, where its rule gives no `max_bytes`."""
 
 FEATURES: Final = (
-    "access", "errors", "mask", "networks", "operations", "paths", "per-actor", "placeholders", "plaintext",
-    "presigned", "tls", "token-endpoint", "tunnel", "warn",
+    "access", "content-types", "errors", "labels", "mask", "max-body", "namespace", "networks", "operations",
+    "path-templates", "paths", "per-actor", "placeholders", "plaintext", "presigned", "query", "tls", "token-endpoint",
+    "tunnel", "warn", "when",
 )  # fmt: skip
 """What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
 
@@ -29,6 +30,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _SUBJECT: Final = re.compile(r"[^\s*\x00-\x1f\x7f]{0,255}\*?")
 _METHOD: Final = re.compile(r"[A-Z][A-Z0-9-]{0,31}")
 _AWS_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,63}")
+_LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,251}[A-Za-z0-9])?")
+_MEDIA_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+*-]{1,64}/[a-z0-9!#$&^_.+*-]{1,64}")
 _TUNNEL: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^:\s]+)(?::(?P<port>[0-9]{1,5}))?")
 
 
@@ -104,6 +107,26 @@ def _format(text: str) -> str:
     return text
 
 
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text):
+        raise ValueError("a label's name has letters, digits, dots, underscores, hyphens or a slash inside")
+    return text
+
+
+def _media_type(text: str) -> str:
+    if not _MEDIA_TYPE.fullmatch(text):
+        raise ValueError(
+            f'"{text}" is not a media type: write application/json in lower case, "*" is any run, no parameters'
+        )
+    return text
+
+
+def _value_glob(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError('write a decoded value, in which "*" may stand for any run of characters')
+    return text
+
+
 def _aws_name(text: str) -> str:
     if not _AWS_NAME.fullmatch(text):
         raise ValueError("that is not the name of an AWS region or service")
@@ -117,6 +140,9 @@ Path = Annotated[str, AfterValidator(_path)]
 OperationGlob = Annotated[str, AfterValidator(_glob)]
 Method = Annotated[str, AfterValidator(_method)]
 Network = Annotated[str, AfterValidator(_network)]
+QueryName = Annotated[str, Field(min_length=1, max_length=128)]
+ValueGlobs = Annotated[tuple[Annotated[str, AfterValidator(_value_glob)], ...], Field(min_length=1)]
+MediaType = Annotated[str, AfterValidator(_media_type)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -131,6 +157,9 @@ class Subject(Strict):
     agent: SubjectPattern | None = None
     tenant: SubjectPattern | None = None
     actor: SubjectPattern | None = None
+    namespace: SubjectPattern | None = None
+    labels: Annotated[dict[Annotated[str, AfterValidator(_label)], SubjectPattern], Field(min_length=1)] | None = None
+    """Every label given must be there and match; "*" is any value."""
 
 
 class Impersonate(Strict):
@@ -182,6 +211,11 @@ class Match(Strict):
     port: Port | None = None
     methods: Annotated[tuple[Method, ...], Field(min_length=1)] | None = None
     paths: Annotated[tuple[Path, ...], Field(min_length=1)] | None = None
+    query: Annotated[dict[QueryName, ValueGlobs], Field(min_length=1)] | None = None
+    """Parameters of the query, decoded, with the values that match."""
+    content_types: Annotated[tuple[MediaType, ...], Field(min_length=1)] | None = None
+    when: str | None = None
+    """A condition in CEL."""
     plaintext: bool | None = None
     tunnel: Annotated[str, AfterValidator(_tunnel)] | None = None
     reason: str = ""
@@ -190,6 +224,8 @@ class Match(Strict):
 class AllowRule(Match):
     """Calls that may leave, and how."""
 
+    max_body: Annotated[int, Field(ge=0)] | None = None
+    """Only calls whose body has at most so many bytes."""
     credential: CredentialChoice | None = None
     networks: tuple[Network, ...] = ()
     tls: TlsDocument | None = None

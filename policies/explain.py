@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from policies.conditions import Asked, Content
 from policies.decide import Allowed, Denied, Plan
 from policies.facts import ProviderFacts
-from policies.matchers import PathPattern, paths_match
-from policies.paths import allow_segments, deny_readings, deny_segments
+from policies.narrowing import failure, path_readings
 from policies.rules import Document, Endpoint, Rule
+from policies.traits import NO_TRAITS, Traits
 
 
 class Considered(NamedTuple):
@@ -44,12 +45,22 @@ class Question(NamedTuple):
     path: str | None
     operation: str | None
     write: bool
+    traits: Traits = NO_TRAITS
+    content: Content | None = None
+    """What the call holds; None where that is not known."""
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(self.method, self.path, self.tenant, self.agent, self.actor)
 
 
 def explain(
     documents: Sequence[Document], providers: Mapping[str, ProviderFacts], plan: Plan, question: Question
 ) -> Explanation:
     """The decision of `plan` (the caller's at the destination), with every rule of every document beside it."""
+    if plan.conditions:
+        rules = plan.asking(question.method, question.path, [(question.operation, question.write)])
+        plan = plan.under(rules, question.content, question.asked)
     decision = plan.decide(question.method, question.path, question.operation, write=question.write)
     asked = _as_decided(providers, question)
     considered = (_considered(document, rule, asked, decision) for document, rule in _rules(documents))
@@ -84,7 +95,7 @@ def _considered(document: Document, rule: Rule, question: Question, decision: Al
 
 def mismatch(document: Document, rule: Rule, question: Question) -> str | None:
     """The first key that keeps the rule from matching, in words; None when every key matches."""
-    if not document.concerns(question.tenant, question.agent, question.actor):
+    if not document.concerns(question.tenant, question.agent, question.actor, question.traits):
         return "the document's subjects do not include this caller"
     if rule.tunnel:
         return "a tunnel rule is about CONNECT, not about a call"
@@ -111,12 +122,20 @@ def _otherwise(rule: Rule, question: Question) -> str | None:
         return f"method is {question.method}, the rule lists {', '.join(sorted(rule.methods))}"
     if rule.access is not None and (rule.access == "write") != question.write:
         return f"the call is a {'write' if question.write else 'read'}, the rule is about {rule.access}"
-    if rule.denies and question.path is None:
-        return None  # the path may be any
+    if not (rule.denies and question.path is None):  # the path may be any
+        inside = _inside(rule, question)
+        if inside is not None:
+            return inside
+    return failure(rule, question.content, question.asked) if rule.condition is not None else None
+
+
+def _inside(rule: Rule, question: Question) -> str | None:
+    """Why the rule is not about the operation or the path."""
     if rule.operations is not None and not _names_operation(rule, question.operation):
         return f"operation is {question.operation or 'unknown'}, which the rule does not list"
-    if rule.paths and not any(_path_matches(rule, pattern, question.path) for pattern in rule.paths):
-        return "the path is ambiguous" if question.path is None else f"path {question.path} matches none of the rule's"
+    path = question.path
+    if rule.paths and (path is None or not any(path_readings(rule, pattern, path) for pattern in rule.paths)):
+        return "the path is ambiguous" if path is None else f"path {path} matches none of the rule's"
     return None
 
 
@@ -124,11 +143,3 @@ def _names_operation(rule: Rule, operation: str | None) -> bool:
     if operation is None:
         return rule.denies
     return rule.operations is not None and operation in rule.operations
-
-
-def _path_matches(rule: Rule, pattern: PathPattern, path: str | None) -> bool:
-    if path is None:
-        return False
-    if not rule.denies:
-        return paths_match(pattern.segments, allow_segments(path))
-    return any(paths_match(deny_segments(pattern.segments), reading) for reading in deny_readings(path))

@@ -2,7 +2,7 @@
 
 Hosts     exact, `*.x.example` (one label), `**.x.example` (one label or more), and the catalogue's templates such as
           `{shop}.myshopify.com` (one label for each variable).
-Paths     `*` within one segment, `**` for any number of segments, also none.
+Paths     `*` within one segment, `**` for any number of segments, also none, `{name}` for one whole segment.
 Names     subjects and operations: exact, or with `*` for any run of characters.
 """
 
@@ -166,11 +166,17 @@ def _is_address(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PathPattern:
-    """A path of a rule, decoded. `literal` counts the characters that are not stars: more is more specific."""
+    """A path of a rule, decoded. `literal` counts the characters that are not stars: more is more specific. `names`
+    are its named segments with their places; they match as stars do."""
 
     text: str
     segments: tuple[str, ...]
     literal: int
+    names: tuple[tuple[str, int], ...] = ()
+
+    def params(self, segments: Sequence[str]) -> dict[str, str]:
+        """What the named segments stand for in a path that matches."""
+        return {name: segments[place] for name, place in self.names}
 
 
 @lru_cache(maxsize=8192)
@@ -178,15 +184,30 @@ def path_pattern(text: str) -> PathPattern:
     """A path of a rule: decoded like a call's. Raises ValueError when it is ambiguous or not a path at all."""
     if not text.startswith("/"):
         raise ValueError(f'"{text}": a path begins with "/"')
-    if reserved := next((sign for sign in "?#{}" if sign in text), None):
+    starred, names = _named_segments(text)
+    if reserved := next((sign for sign in "?#{}" if sign in starred), None):
         raise ValueError(f'"{text}": "{reserved}" has no meaning in a path pattern')
-    decoded = decode_path(text.encode())
+    decoded = decode_path(starred.encode())
     if decoded is None:
         raise ValueError(f'"{text}" can be read in more than one way (dot segments, empty segments, odd escapes)')
     segments = tuple(decoded[1:].split("/"))
     if any("**" in segment and segment != "**" for segment in segments):
         raise ValueError(f'"{text}": "**" stands for whole segments; within one write "*"')
-    return PathPattern(decoded, segments, len(decoded) - decoded.count("*"))
+    deep = next((place for place, segment in enumerate(segments) if segment == "**"), len(segments))
+    if any(place > deep for _, place in names):
+        raise ValueError(f'"{text}": a named segment stands before any "**", since behind it its place is not known')
+    return PathPattern(text if names else decoded, segments, len(decoded) - decoded.count("*"), names)
+
+
+def _named_segments(text: str) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """The pattern with a star for each `{name}`, and the names with their places. Raises ValueError."""
+    if "{" not in text:
+        return text, ()
+    segments = text[1:].split("/")
+    names = tuple((part[1:-1], place) for place, part in enumerate(segments) if _VARIABLE.fullmatch(part))
+    if len({name for name, _ in names}) != len(names):
+        raise ValueError(f'"{text}": a name stands in it twice')
+    return "/" + "/".join("*" if _VARIABLE.fullmatch(part) else part for part in segments), names
 
 
 @lru_cache(maxsize=4096)

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from policies.conditions import Content
 from policies.decide import Allowed, Denied, Plan, decide_tunnel
 from policies.explain import Explanation, Question, explain
 from policies.facts import ProviderFacts
 from policies.rules import Document, Endpoint, Rule
+from policies.traits import NO_TRAITS, Traits
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -94,14 +96,21 @@ class PolicySet:
         self._by_tenant, self._any_tenant = _by_tenant(self.documents)
         self._provider_hosts = _provider_hosts(providers)
         self._segments = _segments(self.documents)
-        self._callers: dict[tuple[str, str, str], _Selection] = {}
+        self._callers: dict[tuple[str, str, str, Traits], _Selection] = {}
         self._selections: dict[tuple[int, ...], _Selection] = {}
 
-    def plan(self, tenant: str, agent: str, actor: str, destination: Endpoint, provider: str | None) -> Plan:
+    def plan(
+        self,
+        tenant: str,
+        agent: str,
+        actor: str,
+        destination: Endpoint,
+        provider: str | None,
+        traits: Traits = NO_TRAITS,
+    ) -> Plan:
         """The rules about this destination for this caller; `provider` is the catalogue's name for it, if any."""
-        plans = self._selection(tenant, agent, actor).plans
-        plan = plans.get((destination, provider))
-        return plan or self._compile(self._selection(tenant, agent, actor), destination, provider)
+        selection = self._selection(tenant, agent, actor, traits)
+        return selection.plans.get((destination, provider)) or self._compile(selection, destination, provider)
 
     def _compile(self, selection: _Selection, destination: Endpoint, provider: str | None) -> Plan:
         endpoint = (destination[0], destination[1], destination[2])
@@ -113,28 +122,32 @@ class PolicySet:
         _remember(selection.plans, (endpoint, provider), plan)
         return plan
 
-    def tunnel(self, tenant: str, agent: str, actor: str, host: str, port: int) -> Allowed | Denied | None:
+    def tunnel(
+        self, tenant: str, agent: str, actor: str, host: str, port: int, traits: Traits = NO_TRAITS
+    ) -> Allowed | Denied | None:
         """CONNECT host:port: Allowed for an uninspected tunnel; None where rules could allow calls inside, which are
         then inspected; Denied where none could."""
-        selection = self._selection(tenant, agent, actor)
+        selection = self._selection(tenant, agent, actor, traits)
         key = (host, port)
         if key not in selection.tunnels:
-            dialect = self.dialect(tenant, agent, actor, ("https", host, port))
+            dialect = self.dialect(tenant, agent, actor, ("https", host, port), traits)
             providers = {*self._filed_under(host), *([dialect] if dialect else [])}
             verdict = decide_tunnel(selection.about(host, providers), host, port, dialect, warn=self.warn)
             _remember(selection.tunnels, key, verdict)
         return selection.tunnels[key]
 
-    def reachable(self, tenant: str, agent: str, actor: str, host: str) -> bool:
+    def reachable(self, tenant: str, agent: str, actor: str, host: str, traits: Traits = NO_TRAITS) -> bool:
         """Whether some rule could allow this caller something at `host` (canonical), on whatever port."""
         if self.warn:
             return True
-        rules = self._selection(tenant, agent, actor).about(host, self._filed_under(host))
+        rules = self._selection(tenant, agent, actor, traits).about(host, self._filed_under(host))
         return any(not rule.denies and rule.names(host) for rule in rules)
 
-    def dialect(self, tenant: str, agent: str, actor: str, destination: Endpoint) -> str | None:
+    def dialect(
+        self, tenant: str, agent: str, actor: str, destination: Endpoint, traits: Traits = NO_TRAITS
+    ) -> str | None:
         """The provider that a rule with both `provider` and `host` names for a host the catalogue does not know."""
-        selection = self._selection(tenant, agent, actor)
+        selection = self._selection(tenant, agent, actor, traits)
         if destination not in selection.dialects:
             rules = [
                 rule
@@ -156,13 +169,19 @@ class PolicySet:
         path: str | None,
         operation: str | None,
         write: bool,
+        traits: Traits = NO_TRAITS,
+        content: Content | None = None,
     ) -> Explanation:
         """The decision on one call, and for each rule whether it matched or what kept it from matching."""
-        plan = self.plan(tenant, agent, actor, destination, provider)
-        question = Question(tenant, agent, actor, destination, provider, method, path, operation, write)
+        plan = self.plan(tenant, agent, actor, destination, provider, traits)
+        question = Question(
+            tenant, agent, actor, destination, provider, method, path, operation, write, traits, content
+        )
         return explain(self.documents, self.providers, plan, question)
 
-    def base_url(self, tenant: str, agent: str, actor: str, segment: str) -> Endpoint | None:
+    def base_url(
+        self, tenant: str, agent: str, actor: str, segment: str, traits: Traits = NO_TRAITS
+    ) -> Endpoint | None:
         """Where `/{segment}/…` of the base-URL listener leads: the exact host of the allow of that name.
 
         None when this caller has no such rule, or has several that name different destinations.
@@ -170,22 +189,24 @@ class PolicySet:
         found = {
             endpoint
             for document, endpoint in self._segments.get(segment, ())
-            if document.concerns(tenant, agent, actor)
+            if document.concerns(tenant, agent, actor, traits)
         }
         return found.pop() if len(found) == 1 else None
 
-    def _selection(self, tenant: str, agent: str, actor: str) -> _Selection:
-        selection = self._callers.get((tenant, agent, actor))
-        return selection or self._select(tenant, agent, actor)
+    def _selection(self, tenant: str, agent: str, actor: str, traits: Traits) -> _Selection:
+        selection = self._callers.get((tenant, agent, actor, traits))
+        return selection or self._select(tenant, agent, actor, traits)
 
-    def _select(self, tenant: str, agent: str, actor: str) -> _Selection:
+    def _select(self, tenant: str, agent: str, actor: str, traits: Traits) -> _Selection:
         candidates = (*self._by_tenant.get(tenant, ()), *self._any_tenant)
-        key = tuple(sorted({number for number in candidates if self.documents[number].concerns(tenant, agent, actor)}))
+        key = tuple(
+            sorted({number for number in candidates if self.documents[number].concerns(tenant, agent, actor, traits)})
+        )
         selection = self._selections.get(key)
         if selection is None:
             selection = _Selection([self._indexes[number] for number in key])
             _remember(self._selections, key, selection, MAX_CALLERS)
-        _remember(self._callers, (tenant, agent, actor), selection, MAX_CALLERS)
+        _remember(self._callers, (tenant, agent, actor, traits), selection, MAX_CALLERS)
         return selection
 
     def _filed_under(self, host: str) -> list[str]:

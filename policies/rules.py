@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from policies.conditions import Condition
 from policies.document import DEFAULT_TUNNEL_BYTES, AllowRule, Credential, DenyRule, EgressPolicy, Subject, split_tunnel
+from policies.expressions import expression
 from policies.facts import ProviderFacts
 from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, network, path_pattern
 from policies.placeholders import Stand, stands
 from policies.tls_terms import TlsTerms, tls_terms
+from policies.traits import NO_TRAITS, Labels, Traits
 
 Endpoint = tuple[str, str, int]
 """(scheme, host, port), as canonical as a call's destination."""
@@ -99,6 +102,8 @@ class Rule:
     tunnel: bool
     reason: str
     effect: Effect
+    condition: Condition | None = None
+    """What it asks of a call besides; see policies/narrowing.py."""
 
     @property
     def denies(self) -> bool:
@@ -107,7 +112,8 @@ class Rule:
     @property
     def conditional(self) -> bool:
         """Whether something inside the request, not only where it goes, decides if the rule matches."""
-        return bool(self.methods or self.access or self.operations is not None or self.paths)
+        keys = self.methods or self.access or self.operations is not None or self.paths
+        return bool(keys) or self.condition is not None
 
     def names(self, host: str) -> bool:
         """Whether the rule is about this host, on whatever port."""
@@ -155,14 +161,21 @@ class Document:
     allows: tuple[Rule, ...]
     denies: tuple[Rule, ...]
 
-    def concerns(self, tenant: str, agent: str, actor: str) -> bool:
+    def concerns(self, tenant: str, agent: str, actor: str, traits: Traits = NO_TRAITS) -> bool:
         """Whether one of the subjects is this caller."""
         return any(
             (subject.tenant is None or glob_matches(subject.tenant, tenant))
             and (subject.agent is None or glob_matches(subject.agent, agent))
             and (subject.actor is None or glob_matches(subject.actor, actor))
+            and (subject.namespace is None or glob_matches(subject.namespace, traits.namespace))
+            and (subject.labels is None or _labelled(subject.labels, traits.labels))
             for subject in self.subjects
         )
+
+
+def _labelled(wanted: Mapping[str, str], labels: Labels) -> bool:
+    found = dict(labels)
+    return all(name in found and glob_matches(glob, found[name]) for name, glob in wanted.items())
 
 
 def compile_document(
@@ -205,7 +218,7 @@ def _allow(
         document, rule.name, position, False, rule.provider, host_pattern(host) if host else None,
         facts.patterns if facts else (), "http" if plaintext else "https", port or (80 if plaintext else 443),
         _methods(rule.methods), rule.access, _operations(rule.operations, facts), _paths(rule.paths),
-        rule.tunnel is not None, rule.reason, effect,
+        rule.tunnel is not None, rule.reason, effect, _condition(rule),
     )  # fmt: skip
 
 
@@ -220,10 +233,29 @@ def _deny(
         document, rule.name, position, soft, rule.provider, host_pattern(host) if host else None,
         facts.patterns if facts else (), scheme, port, _methods(rule.methods), rule.access,
         _operations(rule.operations, facts), _paths(rule.paths), rule.tunnel is not None, rule.reason, _NO_EFFECT,
+        _condition(rule),
     )  # fmt: skip
 
 
 _NO_EFFECT = Effect()
+
+
+def _condition(rule: AllowRule | DenyRule) -> Condition | None:
+    max_body = rule.max_body if isinstance(rule, AllowRule) else None
+    if rule.query is None and rule.content_types is None and max_body is None and rule.when is None:
+        return None
+    return Condition(
+        tuple(sorted((rule.query or {}).items())),
+        rule.content_types or (),
+        max_body,
+        expression(rule.when, params_of(rule)) if rule.when is not None else None,
+    )
+
+
+def params_of(rule: AllowRule | DenyRule) -> frozenset[str]:
+    """The named segments that every path of the rule has."""
+    named = [{name for name, _ in path_pattern(path).names} for path in rule.paths or ()]
+    return frozenset(set.intersection(*named)) if named else frozenset()
 
 
 def credential_use(rule: AllowRule) -> CredentialUse | None:

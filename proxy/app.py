@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import signal
 import socket
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -143,9 +145,12 @@ class Instance:
         )
         if settings.state.key_file.exists():  # without one, cursors hold as long as the process
             self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
-        self.ledger = ledger_of(settings)
+        instance = uuid.uuid4().hex
+        self.ledger = ledger_of(settings, instance)
         if self.ledger is not None:
-            self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))
+            self.pipeline.keeping = Keeping(
+                self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"), instance
+            )
         fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
         self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
         self.frozen = frozen
@@ -224,7 +229,7 @@ class Instance:
     async def start(self) -> None:
         """Binds, reads and serves. Raises ConfigurationError or OSError; nothing is served then."""
         await self.identities.start()
-        sockets = [bound_socket(listener.bind.host, listener.bind.port) for listener, _ in self.services]
+        sockets = self._bind()
         self.bound = self._refuse_ourselves(sockets)
         self.metrics.connections = self.connection_counts
         self.metrics.audit = self.audit.outbox
@@ -253,6 +258,21 @@ class Instance:
             self._tasks.append(asyncio.create_task(self._unfinished.report(self.audit)))
             self._tasks.append(asyncio.create_task(self._watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
+
+    def _bind(self) -> list[socket.socket]:
+        """The listeners' sockets. Where a machine has no IPv6, nothing can be redirected to a listener of it."""
+        sockets, services = [], []
+        for listener, service in self.services:
+            try:
+                sockets.append(bound_socket(listener.bind.host, listener.bind.port))
+            except OSError as error:
+                if listener.kind != "transparent" or error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                log.info("no such address here: not served", extra={"bind": str(listener.bind)})
+            else:
+                services.append((listener, service))
+        self.services = services
+        return sockets
 
     async def _serve(self, sock: socket.socket, listener: Listener, service: Service) -> asyncio.AbstractServer:
         if listener.kind != "transparent":
@@ -422,7 +442,7 @@ class Instance:
         await self.store.close()
         self.authority.close()
         if self.ledger is not None:
-            self.ledger.close()
+            await self.ledger.close()
         self.audit.close()
 
     @property

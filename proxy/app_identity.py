@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from proxy.identity.chain import Chain
 from proxy.identity.identifier import Identifier
 from proxy.identity.static import Static
+from proxy.identity.traits import traits_of
 from proxy.model import Caller, ListenerKind
 from proxy.settings import Settings
 from proxy.settings import identity as configured_as
@@ -109,7 +110,7 @@ class Identities:
 
     def _member(self, member: object) -> Identifier:
         if isinstance(member, configured_as.StaticIdentity):
-            return Static(member.tenant, member.agent, member.actor)
+            return Static(member.tenant, member.agent, member.actor, traits_of(member.namespace, member.labels))
         if isinstance(member, configured_as.SessionTokenIdentity):
             from proxy.identity.session_token import SessionToken
 
@@ -139,7 +140,7 @@ class Identities:
         return SessionIssuer(
             Verifier(issuer.issuer, issuer.audience, issuer.algorithms, self._keys(issuer), leeway),
             issuer.tenants,
-            ClaimNames(issuer.claims.tenant, issuer.claims.agent, issuer.claims.actor),
+            ClaimNames(**issuer.claims.model_dump()),
         )
 
 

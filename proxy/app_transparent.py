@@ -42,6 +42,6 @@ def _names(service: TransparentListener, wanted: NameStub) -> Names:
     def allowed(name: str) -> bool:
         caller = service.connection_caller()
         policies = service.pipeline.snapshot.policies
-        return caller is not None and policies.reachable(caller.tenant, caller.agent, caller.actor, name)
+        return caller is not None and policies.reachable(caller.tenant, caller.agent, caller.actor, name, caller.traits)
 
     return Names(allowed, wanted.addresses, wanted.records)

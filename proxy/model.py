@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
+from policies.traits import NO_TRAITS, Traits
+
 if TYPE_CHECKING:
     from proxy.catalog import Operation, Provider
     from signers.client_certificate import ClientCertificate
@@ -66,6 +68,8 @@ class Caller:
     """The token's own id (RFC 7519 section 4.1.7), for revocation; empty without one."""
     subject_token: Secret | None = field(default=None, compare=False)
     """The caller's own verified token, where a later stage exchanges it (caller_jwt, RFC 8693)."""
+    traits: Traits = NO_TRAITS
+    """Namespace and labels, where its identity tells them."""
 
 
 class Presented(NamedTuple):

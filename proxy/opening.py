@@ -116,11 +116,13 @@ def open_certificates(settings: Settings, store: WriteBackStore) -> ClientCertif
     """What finds the client certificates that do not stand in their records."""
     from proxy.credentials.client_certificates import ClientCertificates
 
-    issue = _pki(store.store.session) if isinstance(settings.store, VaultStore) else None  # type: ignore[attr-defined]
+    issue = pki_issue(store.store.session) if isinstance(settings.store, VaultStore) else None  # type: ignore[attr-defined]
     return ClientCertificates(settings.upstream.client_certificates, issue, time.time)
 
 
-def _pki(session: VaultSession) -> Issue:
+def pki_issue(session: VaultSession) -> Issue:
+    """Asks Vault's PKI engine for the certificates of records that name a role."""
+
     async def issue(wanted: PkiRequest) -> ClientCertificate:
         from proxy.credentials.stores.vault_engines import PkiRole
         from signers.client_certificate import client_certificate

@@ -40,16 +40,31 @@ def keygen(path: Path, algorithm: Algorithm) -> None:
 @click.option("--tenant", required=True)
 @click.option("--agent", required=True)
 @click.option("--actor", help="The person or account on whose behalf the agent works.")
+@click.option("--namespace", help="The namespace that the agent runs in.")
+@click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="A label of the agent; may be repeated.")
 @click.option("--ttl", type=click.IntRange(1, 86_400), default=3600, show_default=True, help="Seconds.")
 @click.option("--proxy-url", "bind", metavar="HOST:PORT", help="Print the proxy URL for that listener instead.")
 def mint_command(
-    path: Path, issuer: str, audience: str, tenant: str, agent: str, actor: str | None, ttl: int, bind: str | None
+    path: Path,
+    issuer: str,
+    audience: str,
+    tenant: str,
+    agent: str,
+    actor: str | None,
+    namespace: str | None,
+    labels: tuple[str, ...],
+    ttl: int,
+    bind: str | None,
 ) -> None:
     """Print a session token for one tenant and agent."""
     _require_names(tenant, agent, actor)
-    claims = {"iss": issuer, "aud": audience, "tenant": tenant, "agent": agent}
+    claims: dict[str, object] = {"iss": issuer, "aud": audience, "tenant": tenant, "agent": agent}
     if actor is not None:
         claims["actor"] = actor
+    if namespace is not None:
+        claims["namespace"] = namespace
+    if labels:
+        claims["labels"] = _labels(labels)
     try:
         minted = mint(load_signing_key(path), claims, ttl, time.time())
         click.echo(proxy_url(minted, bind, agent) if bind else minted)
@@ -65,6 +80,12 @@ def inspect_command(source: TextIO) -> None:
         click.echo(inspect(source.read(65_536)).as_json())
     except ValueError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    if not all(pair.partition("=")[0] and "=" in pair for pair in pairs):
+        raise click.BadParameter("write NAME=VALUE", param_hint="--label")
+    return dict(pair.split("=", 1) for pair in pairs)
 
 
 def _require_names(tenant: str, agent: str, actor: str | None) -> None:

@@ -67,9 +67,12 @@ class SignDocument(Strict):
     filled: bool = Field(True, description="false: the place being empty marks it")
     operations: Names = Field([], description="operations it holds for; default: all")
     excepted: Names = Field([], alias="except", description="operations it does not hold for")
+    unless: Where | None = Field(None, description="anything here makes it a success in part")
 
     def sign(self) -> Sign:
-        return Sign(Condition(place(self.at), self.equals, self.filled), tuple(self.operations), tuple(self.excepted))
+        condition = Condition(place(self.at), self.equals, self.filled)
+        unless = place(self.unless) if self.unless is not None else None
+        return Sign(condition, tuple(self.operations), tuple(self.excepted), unless)
 
 
 class PartialDocument(Strict):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OTHER: Final = "other"
 """What stands for root fields that the catalogue does not list: `graphql.query.other`."""
+_JSON: Final = ("Content-Type", "application/json")
 _FORM: Final = "application/x-www-form-urlencoded"
 _GRAPHQL_MEMBERS: Final = frozenset({"query", "variables", "operationName", "extensions"})
 Lines = Sequence[tuple[bytes, bytes, bytes]]
@@ -105,6 +106,14 @@ def _parameters(request: Request) -> list[tuple[str, str]]:
     return found
 
 
+class Example(NamedTuple):
+    """What makes a request of a shared method and path one of their operations."""
+
+    query: str = ""
+    lines: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+
 class Inside:
     """The operations of one method and path, by what selects them."""
 
@@ -119,6 +128,20 @@ class Inside:
     @property
     def operations(self) -> tuple[Operation, ...]:
         return tuple(self._choices.values())
+
+    def example(self, operation: Operation) -> Example:
+        """How a request says that it is the operation."""
+        select, selector = operation.select or "", self._selector
+        if selector is None:
+            kind, _, field = select.partition(".")
+            return Example(lines=(_JSON,), body=json.dumps({"query": f"{kind} {{ {field} }}"}).encode())
+        if selector.plain is not None:
+            names = select.split("+") if select else []
+            marks = tuple((name, "example") for name in names if name in selector.marks)
+            return Example("&".join(name for name in names if name not in selector.marks), marks)
+        if selector.header:
+            return Example(lines=((selector.header, f"example{selector.after}{select}"), _JSON), body=b"{}")
+        return Example(f"{selector.parameter}={select}")
 
     def find(self, request: Request) -> Found:
         """Which operations a request asks for. Never raises."""

@@ -20,7 +20,7 @@ import idna
 from proxy.credentials.aws_record import names_roles
 from proxy.credentials.faults import RecordError
 from proxy.credentials.grant_record import GRANT_KINDS, GrantRecord, parse_grant
-from proxy.credentials.tls_record import MTLS, TlsSource, parse_tls
+from proxy.credentials.tls_record import MTLS, Kept, TlsSource, parse_tls
 from signers.secret import Secret
 from signers.table import SIGNERS
 
@@ -93,15 +93,16 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
     mapped = map_fields(name, stored)
     kind = _kind(name, mapped)
     granted = kind in GRANT_KINDS or (kind == "aws" and names_roles(mapped))
+    tls = parse_tls(name, kind, mapped)
     return Record(
         kind=kind,
         fields={wanted: _value(name, kind, wanted, mapped) for wanted in _fields(kind, mapped, granted)},
         hosts=_hosts(name, stored.get("hosts")),
         vars=_vars(name, stored.get("vars")),
         disabled=_disabled(name, stored.get("disabled")),
-        expires=expiry(stored),
+        expires=_soonest(expiry(stored), tls),
         grant=parse_grant(name, kind, mapped) if granted else None,
-        tls=parse_tls(name, kind, mapped),
+        tls=tls,
     )
 
 
@@ -120,6 +121,12 @@ def expiry(stored: Mapping[str, Any]) -> float | None:
     except (ValueError, OverflowError):
         return None
     return seconds if isfinite(seconds) and 0 < seconds < LATEST_EXPIRY else None
+
+
+def _soonest(stated: float | None, tls: TlsSource | None) -> float | None:
+    """A certificate in the record ends by itself, whatever the record says."""
+    ends = tls.certificate.expires if isinstance(tls, Kept) else None
+    return min((end for end in (stated, ends) if end is not None), default=None)
 
 
 def canonical_host(text: str) -> str:

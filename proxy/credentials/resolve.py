@@ -18,9 +18,19 @@ from proxy.credentials.loading import Loaded
 from proxy.credentials.paths import PathTemplates
 from proxy.credentials.record import Record
 from proxy.credentials.refusals import refuse, subject, unbound, unfit
+from proxy.credentials.report import known, soonest_expiries
 from proxy.credentials.store import Reader, Store
 from proxy.credentials.tls_record import MTLS, CertificateFiles, Kept, PkiRequest
-from proxy.credentials.use import CredentialUse, Prepare, Prepared, Provider, Signer, acting_for, placement_of
+from proxy.credentials.use import (
+    CredentialUse,
+    Prepare,
+    Prepared,
+    Provider,
+    Signer,
+    acting_for,
+    check_use,
+    placement_of,
+)
 from proxy.errors import GatewayError
 from proxy.model import Caller, Destination, Material
 from signers.client_certificate import ClientCertificate
@@ -141,30 +151,12 @@ class Resolver:
         return dict(self._counts + Counter({("cache", "ok"): self._warm}))
 
     def known(self, now: float) -> list[dict[str, Any]]:
-        """What is in memory, for the operator: whose credential, its id, when it expires (epoch seconds), its state."""
-        return [
-            {
-                "tenant": entry.key.tenant,
-                "actor": entry.key.actor,
-                "credential": f"{entry.key.credential}@{entry.loaded.version}"
-                if entry.loaded
-                else entry.key.credential,
-                "expires": entry.loaded.record.expires if entry.loaded else None,
-                "state": _state(entry, now),
-            }
-            for entry in self._entries.values()
-        ]
+        """What is in memory, for the operator."""
+        return known(self._entries.values(), now)
 
     def expiries(self) -> dict[str, float]:
         """The soonest expiry, in epoch seconds, of the credentials in use, by provider."""
-        soonest: dict[str, float] = {}
-        for entry in self._entries.values():
-            for prepared in entry.prepared.values():
-                expires, provider = prepared.material.expires, prepared.provider
-                if expires is not None:
-                    name = provider.name if provider is not None else "other"
-                    soonest[name] = min(expires, soonest.get(name, expires))
-        return soonest
+        return soonest_expiries(self._entries.values())
 
     async def close(self) -> None:
         """Stop reads under way, and let renewals end. The store is closed by its owner."""
@@ -305,12 +297,12 @@ class Resolver:
         now: float,
     ) -> Material | Awaitable[Material]:
         """Material with the certificate of now. None is fetched on behalf of a call that could not use it."""
-        _check_use(entry, loaded.record, use)
+        check_use(entry, loaded.record, use)
         if destination.host not in self._hosts(entry, loaded.record, provider):
             raise unbound(entry, destination)
         if self._certificates is None:
             raise GatewayError("credential_missing", f"{subject(entry.key)} wants a certificate that nothing here has.")
-        current = self._certificates.of(entry.path, source, now)
+        current = self._certificates.of(entry.key.tenant, entry.path, source, now)
         if isinstance(current, Current):
             return self._with_certificate(entry, loaded, use, provider, current)
         return self._with_awaited_certificate(entry, loaded, use, provider, current)
@@ -336,7 +328,7 @@ class Resolver:
         loaded = entry.loaded
         if loaded is None:
             refuse(entry, now)
-        _check_use(entry, loaded.record, use)
+        check_use(entry, loaded.record, use)
         form = (use.placement, provider.name if provider is not None else "", None)
         prepared = entry.prepared.get(form)
         if prepared is None or prepared.provider is not provider:
@@ -374,7 +366,8 @@ class Resolver:
         try:
             if signer is not None:
                 signing = signer(fields, placement)
-                injection = Injection(clears=signing.clears, masks=signing.masks)
+                clears = placement.headers if isinstance(placement, Placeholders) else signing.clears
+                injection = Injection(clears=clears, masks=signing.masks)
             elif kind == MTLS:
                 injection = Injection()
             elif isinstance(placement, Placeholders | HmacTemplate):
@@ -410,19 +403,3 @@ def _replaced(entry: Entry, use: CredentialUse, used: Material) -> bool:
     if entry.loaded is None:
         return entry.problem != "error"
     return _label(use, entry.loaded) != used.name
-
-
-def _state(entry: Entry, now: float) -> str:
-    if entry.loaded is None:
-        return entry.problem
-    if entry.loaded.record.disabled:
-        return "disabled"
-    return "fresh" if now < entry.refresh_at else "stale"
-
-
-def _check_use(entry: Entry, record: Record, use: CredentialUse) -> None:
-    """Whether the record may be used as the rule wants it."""
-    if record.disabled:
-        raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
-    if use.impersonate is not None:
-        raise GatewayError("credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody.")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 from proxy.credentials.cache import Entry
-from proxy.credentials.record import Value
+from proxy.credentials.record import Record, Value
 from proxy.credentials.refusals import subject
 from proxy.errors import GatewayError
 from proxy.model import Caller, Material
@@ -86,3 +86,11 @@ def acting_for(entry: Entry, caller: Caller, use: CredentialUse) -> str | None:
         return use.impersonate.user(caller.actor)
     except ValueError as error:
         raise GatewayError("policy_denied", f"{subject(entry.key)} cannot act for this caller: {error}.") from None
+
+
+def check_use(entry: Entry, record: Record, use: CredentialUse) -> None:
+    """Raises where the record may not be used as the rule wants it."""
+    if record.disabled:
+        raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
+    if use.impersonate is not None:
+        raise GatewayError("credential_missing", f"{subject(entry.key)} is no service account, and acts for nobody.")

@@ -28,12 +28,22 @@ class Probe(NamedTuple):
     path: str = ""
     provider: Provider | None = None
     why_not: str = ""
+    lines: tuple[tuple[str, str], ...] = ()
+    body: bytes = b""
+
+
+class _Idea(NamedTuple):
+    """A call that the rule may mean: `operation` is set where more than method and path make it that one."""
+
+    method: str
+    path: str
+    operation: Operation | None = None
 
 
 def probes_for(rules: Rules, caller: Caller) -> Iterator[Probe]:
     """A Probe for every allow of the documents that concern the caller, in their order."""
     for document in rules.policies.documents:
-        if document.concerns(caller.tenant, caller.agent, caller.actor):
+        if document.concerns(caller.tenant, caller.agent, caller.actor, caller.traits):
             for rule in document.allows:
                 yield _probe(rule, rules, caller)
 
@@ -45,11 +55,21 @@ def _probe(rule: Rule, rules: Rules, caller: Caller) -> Probe:
     if host is None:
         return Probe(rule, why_not="the host comes from each tenant's record")
     destination = Destination(rule.scheme or "https", host, rule.port or 443)
-    for method, path in itertools.islice(_calls(rule, rules), _TRIED):
-        provider = _provider(rule, rules, host, path)
-        if _decides(rule, rules, caller, destination, method, path, provider):
-            return Probe(rule, method, destination, path, provider)
+    for idea in itertools.islice(_calls(rule, rules), _TRIED):
+        provider = _provider(rule, rules, host, idea.path)
+        if _decides(rule, rules, caller, destination, idea, provider):
+            return _made(rule, destination, idea, provider)
     return Probe(rule, why_not="other rules decide every call that was thought of")
+
+
+def _made(rule: Rule, destination: Destination, idea: _Idea, provider: Provider | None) -> Probe:
+    """The call, with what says that it is the operation where method and path do not."""
+    around = provider.operation(idea.method, idea.path) if provider is not None else None
+    if idea.operation is None or around is None or around.inside is None:
+        return Probe(rule, idea.method, destination, idea.path, provider)
+    example = around.inside.example(idea.operation)
+    path = f"{idea.path}?{example.query}" if example.query else idea.path
+    return Probe(rule, idea.method, destination, path, provider, "", example.lines, example.body)
 
 
 def _host(rule: Rule) -> str | None:
@@ -66,15 +86,15 @@ def _provider(rule: Rule, rules: Rules, host: str, path: str) -> Provider | None
     return found or (rules.catalog.by_name(rule.provider) if rule.provider else None)
 
 
-def _calls(rule: Rule, rules: Rules) -> Iterator[tuple[str, str]]:
-    """Methods and paths the rule may mean, those that read first."""
+def _calls(rule: Rule, rules: Rules) -> Iterator[_Idea]:
+    """Calls the rule may mean, those that read first."""
     provider = rules.catalog.by_name(rule.provider) if rule.provider else None
     for operation in sorted(provider.operations if provider else (), key=lambda operation: operation.write):
         if rule.operations is None or operation.name in rule.operations:
-            yield operation.method, _filled(operation)
+            yield _Idea(operation.method, _filled(operation), operation if operation.select is not None else None)
     base = provider.base_path if provider is not None else ""
     paths = [_literal(pattern.text) for pattern in rule.paths] or [f"{base.rstrip('/')}/{ANY}"]
-    yield from itertools.product(_methods(rule), paths)
+    yield from itertools.starmap(_Idea, itertools.product(_methods(rule), paths))
 
 
 def _methods(rule: Rule) -> Iterable[str]:
@@ -97,13 +117,12 @@ def _decides(
     rules: Rules,
     caller: Caller,
     destination: Destination,
-    method: str,
-    path: str,
+    idea: _Idea,
     provider: Provider | None,
 ) -> bool:
     name = provider.name if provider is not None else None
-    plan = rules.policies.plan(caller.tenant, caller.agent, caller.actor, destination, name)
-    operation = provider.operation(method, path) if provider is not None else None
-    write = operation.write if operation is not None else provider is not None or method not in ("GET", "HEAD")
-    verdict = plan.decide(method, path, operation.name if operation else None, write=write)
+    plan = rules.policies.plan(caller.tenant, caller.agent, caller.actor, destination, name, caller.traits)
+    operation = idea.operation or (provider.operation(idea.method, idea.path) if provider is not None else None)
+    write = operation.write if operation is not None else provider is not None or idea.method not in ("GET", "HEAD")
+    verdict = plan.decide(idea.method, idea.path, operation.name if operation else None, write=write)
     return isinstance(verdict, Allowed) and (verdict.rule, verdict.policy) == (rule.name, rule.document)

@@ -39,11 +39,16 @@ def _same(value: Any, wanted: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """What marks a 2xx as a failure, and at which operations (globs; none means all)."""
+    """What marks a 2xx as a failure, and at which operations (globs; none means all). Where something stands at
+    `unless`, part of what was asked for came back: no failure, then, but a partial one."""
 
     condition: Condition
     operations: tuple[str, ...] = ()
     excepted: tuple[str, ...] = ()
+    unless: Place | None = None
+
+    def holds(self, answer: Answer) -> bool:
+        return self.condition.holds(answer) and (self.unless is None or self.unless.first(answer) is None)
 
     def concerns(self, operation: str | None) -> bool:
         return named(operation, self.operations, everything=True) and not named(operation, self.excepted)

@@ -36,6 +36,10 @@ class Firewall(NamedTuple):
 
 
 _LOOPBACK: Final = {4: "ip daddr 127.0.0.0/8", 6: "ip6 daddr ::1"}
+_ANSWERS: Final = "ct direction reply ct state established meta l4proto tcp accept"
+"""To whoever called into the pod: probes, and the application's own clients. TCP alone, since a datagram that came from
+outside must not open a way out."""
+_REFUSED: Final = "counter reject with icmpx type admin-prohibited"
 _FAMILY: Final = {4: "ip", 6: "ip6"}
 _NFPROTO: Final = {4: "ipv4", 6: "ipv6"}
 
@@ -49,6 +53,9 @@ def ruleset(firewall: Firewall) -> str:
         "  chain redirected {",
         "    type nat hook output priority -100; policy accept;",
         *(f"    {rule}" for rule in _redirected(firewall)),
+        "  }",
+        "  chain applications {",
+        *(f"    {rule}" for rule in _applications(firewall)),
         "  }",
         "  chain outgoing {",
         "    type filter hook output priority 0; policy drop;",
@@ -71,19 +78,26 @@ def _redirected(firewall: Firewall) -> Iterator[str]:
 
 def _outgoing(firewall: Firewall) -> Iterator[str]:
     yield f"meta skuid {firewall.user} ct mark set {MARK} accept"
-    yield f"ct mark {MARK} ct state established,related accept"
+    # Whoever else has a socket: a connection of the proxy's that is still remembered must not carry its packets.
+    yield f"meta skuid != {firewall.user} goto applications"
+    # What is left belongs to no socket: the kernel sends it, such as the last packets of a connection.
+    yield f"ct mark {MARK} ct state established meta l4proto tcp accept"
     yield from (f"{loopback} accept" for loopback in _LOOPBACK.values())
-    # Answers to whoever called into the pod: probes and the application's own clients.
-    yield "ct direction reply ct state established meta l4proto tcp accept"
-    # Made by the kernel alone: no program without CAP_NET_RAW can send these.
+    yield _ANSWERS
     yield "meta l4proto { icmp, ipv6-icmp } ct state related accept"
     yield (
         "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, mld-listener-report,"
         " mld-listener-done, mld2-listener-report } accept"
     )
-    yield from (f"{one} counter reject with icmpx type admin-prohibited" for one in _metadata())
+    yield _REFUSED
+
+
+def _applications(firewall: Firewall) -> Iterator[str]:
+    yield from (f"{loopback} accept" for loopback in _LOOPBACK.values())
+    yield _ANSWERS
+    yield from (f"{one} {_REFUSED}" for one in _metadata())
     yield from (f'{_match(direct)} counter accept comment "{direct.reason}"' for direct in firewall.direct)
-    yield "counter reject with icmpx type admin-prohibited"
+    yield _REFUSED
 
 
 def _metadata() -> Iterator[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from policies.traits import Traits
 from proxy.identity.bearer import BearerIdentifier
 from proxy.identity.compact import TokenFault
 from proxy.identity.identifier import misconfigured
@@ -50,13 +51,7 @@ class _ClusterIssuer:
 
     def caller(self, verified: Verified, token: Secret) -> Caller:
         values = _values(verified.claims)
-        rule = next((rule for rule in self._rules if rule.fits(values["namespace"], values["name"])), None)
-        if rule is None:
-            raise TokenFault("No rule of this proxy maps the token's service account to a tenant and agent.")
-        try:
-            tenant, agent, actor = rule.caller.fill(values)
-        except Unmapped as fault:
-            raise TokenFault(fault.args[0]) from None
+        tenant, agent, actor = named_by(self._rules, values)
         return Caller(
             tenant=tenant,
             agent=agent,
@@ -66,7 +61,19 @@ class _ClusterIssuer:
             token_id=verified.digest,
             jti=verified.token_id,
             subject_token=token,
+            traits=Traits(values["namespace"]),
         )
+
+
+def named_by(rules: Sequence[ServiceAccountRule], values: Mapping[str, str]) -> tuple[str, str, str]:
+    """Tenant, agent and actor of an account, by the first rule that fits. Raises TokenFault where none does."""
+    rule = next((rule for rule in rules if rule.fits(values["namespace"], values["name"])), None)
+    if rule is None:
+        raise TokenFault("No rule of this proxy maps the token's service account to a tenant and agent.")
+    try:
+        return rule.caller.fill(values)
+    except Unmapped as fault:
+        raise TokenFault(fault.args[0]) from None
 
 
 class ServiceAccount(BearerIdentifier):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from policies.traits import Traits
 from proxy.identity.bearer import BearerIdentifier
 from proxy.identity.compact import TokenFault
 from proxy.identity.identifier import misconfigured
 from proxy.identity.names import TenantList, is_actor, is_name
+from proxy.identity.traits import traits_of
 from proxy.identity.verification import Verified, Verifier
 from proxy.model import Caller
 from signers.secret import Secret
@@ -20,6 +22,8 @@ class ClaimNames(NamedTuple):
     tenant: str = "tenant"
     agent: str = "agent"
     actor: str = "actor"
+    namespace: str = "namespace"
+    labels: str = "labels"
 
 
 class SessionIssuer:
@@ -48,7 +52,14 @@ class SessionIssuer:
             token_id=verified.digest,
             jti=verified.token_id,
             subject_token=token,
+            traits=self._traits(verified.claims),
         )
+
+    def _traits(self, claims: Mapping[str, Any]) -> Traits:
+        try:
+            return traits_of(claims.get(self._names.namespace), claims.get(self._names.labels))
+        except ValueError as fault:
+            raise TokenFault(f"The session token's {fault}.") from None
 
     def _named(self, claims: Mapping[str, Any]) -> tuple[str, str, str]:
         tenant, agent = claims.get(self._names.tenant), claims.get(self._names.agent)

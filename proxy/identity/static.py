@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from policies.traits import NO_TRAITS, Traits
 from proxy.identity.identifier import misconfigured
 from proxy.identity.names import is_name
 from proxy.model import Caller, Presented
@@ -18,7 +19,7 @@ class Static:
 
     issuers: frozenset[str] = frozenset()
 
-    def __init__(self, tenant: str, agent: str, actor: str = "") -> None:
+    def __init__(self, tenant: str, agent: str, actor: str = "", traits: Traits = NO_TRAITS) -> None:
         """Raises ConfigurationError for a name that is none (see `names`)."""
         faults = [
             f"static: {key} is not a name"
@@ -27,7 +28,7 @@ class Static:
         ]
         if faults:
             raise misconfigured(*faults)
-        self._caller = Caller(tenant=tenant, agent=agent, actor=actor)
+        self._caller = Caller(tenant=tenant, agent=agent, actor=actor, traits=traits)
 
     def identify(self, presented: Presented, now: float) -> Caller | None:
         """The configured caller, whatever stands in the connection's own headers."""

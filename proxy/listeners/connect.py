@@ -105,7 +105,7 @@ class Connect:
     ) -> None:
         self.pipeline.blocks.check(caller)
         policies = self.pipeline.snapshot.policies
-        verdict = policies.tunnel(caller.tenant, caller.agent, caller.actor, host, port)
+        verdict = policies.tunnel(caller.tenant, caller.agent, caller.actor, host, port, caller.traits)
         if isinstance(verdict, Denied):
             self.pipeline.count_denied()
             error = GatewayError("policy_denied", verdict.reason, rule=verdict.rule)

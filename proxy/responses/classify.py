@@ -127,7 +127,7 @@ def _shown(value: Any) -> str:
 
 def failed(answer: Answer, dialect: Dialect, operation: str | None) -> bool:
     """Whether a 2xx is an error by the provider's own sign."""
-    return any(sign.condition.holds(answer) for sign in dialect.signs_at(operation))
+    return any(sign.holds(answer) for sign in dialect.signs_at(operation))
 
 
 def partial_kinds(answer: Answer, dialect: Dialect, operation: str | None) -> tuple[Kind, ...]:

@@ -128,7 +128,7 @@ def placeholders_of(policies: PolicySet, catalog: Catalog, caller: Caller) -> di
     """The catalogue's `env` of every provider that an allow for this caller mentions."""
     found: dict[str, str] = {}
     for document in policies.documents:
-        if document.concerns(caller.tenant, caller.agent, caller.actor):
+        if document.concerns(caller.tenant, caller.agent, caller.actor, caller.traits):
             for rule in document.allows:
                 provider = catalog.by_name(rule.provider) if rule.provider else None
                 found |= provider.env if provider is not None else {}

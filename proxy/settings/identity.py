@@ -18,6 +18,7 @@ def _https(value: str) -> str:
     return value
 
 
+Label = Annotated[str, Field(pattern=r"^[!-~]{1,253}$")]
 HttpsUrl = Annotated[str, AfterValidator(_https)]
 
 
@@ -28,6 +29,10 @@ class StaticIdentity(Section):
     tenant: Name = Field(description="Tenant of every call.")
     agent: Name = Field(description="Agent of every call.")
     actor: Name | Literal[""] = Field("", description="Actor (the person the agent works for), if there is one.")
+    namespace: Name | None = Field(None, description="Namespace that policies may name as a subject.")
+    labels: dict[Label, Label] | None = Field(
+        None, description="Labels that policies may name as subjects.", max_length=64
+    )
 
 
 class KeySource(Section):
@@ -49,6 +54,8 @@ class Claims(Section):
     tenant: str = Field("tenant", description="Claim of the tenant.", min_length=1)
     agent: str = Field("agent", description="Claim of the agent.", min_length=1)
     actor: str = Field("actor", description="Claim of the actor.", min_length=1)
+    namespace: str = Field("namespace", description="Claim of the namespace, if there is one.", min_length=1)
+    labels: str = Field("labels", description="Claim of the labels, an object of texts, if there is one.", min_length=1)
 
 
 class Issuer(KeySource):

@@ -226,5 +226,6 @@ def again_or_fail(exchange: ReplyHalf, error: GatewayError, phase: Phase) -> Non
     if wait is not None:
         exchange.later(repeated(exchange, wait))
     else:
-        exchange.means.trouble.failed(exchange.trouble_key, time.monotonic())
+        if error.blame != "credential":  # a certificate of ours says nothing about the provider
+            exchange.means.trouble.failed(exchange.trouble_key, time.monotonic())
         exchange.fail(error)

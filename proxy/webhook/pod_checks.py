@@ -18,6 +18,7 @@ _HOST_WAYS: Final = {
     "shareProcessNamespace": "its containers would see the proxy's process",
 }
 _OWN_ANNOTATIONS: Final = frozenset({PROFILE, INJECTED})
+_SELINUX: Final = ("", "container_t", "container_init_t", "container_kvm_t", "container_engine_t")
 _INJECTED_TOKENS: Final = (
     "kube-api-access-",
     "aws-iam-token",
@@ -103,5 +104,8 @@ def _user(who: str, context: Json) -> Iterator[str]:
         yield f"{who} must not run as user {USER}: that is the proxy's, whom the firewall lets pass."
     if context.get("runAsUser") == 0 or context.get("runAsNonRoot") is False:
         yield f"{who} must not run as root: name another user in runAsUser."
-    if (context.get("seccompProfile") or {}).get("type") == "Unconfined":
-        yield f"{who} must not run unconfined by seccomp."
+    for field, confiner in (("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")):
+        if (context.get(field) or {}).get("type") == "Unconfined":
+            yield f"{who} must not run unconfined by {confiner}."
+    if (context.get("seLinuxOptions") or {}).get("type", "") not in _SELINUX:
+        yield f"{who} must not choose an SELinux type of its own."

@@ -58,7 +58,7 @@ def configuration(injection: Injection, profile: Profile, namespace: str, accoun
     return {
         "listeners": _listeners(profile),
         "ops": f"0.0.0.0:{OPS_PORT}",
-        "control": f"unix:{RUN_DIR}/control.sock",
+        "control": f"unix:{RUN_DIR}/control/control.sock",
         "identity": [{"kind": "static", "tenant": tenant, "agent": agent}],
         "tenants": [tenant],
         "policies": {"dirs": [POLICIES_DIR], **({"floor": f"{CONFIG_DIR}/floor"} if injection.floor else {})},

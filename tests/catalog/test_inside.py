@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy.catalog import Catalog
 from proxy.catalog.inside import Request
@@ -144,3 +148,46 @@ def test_a_document_in_the_query_is_judged_too() -> None:
     assert names("linear", "GET", "/graphql?query={a}&extensions={}", {}) == []
     assert names("linear", "GET", "/graphql", {}) == []
     assert names("linear", "GET", "/graphql?query={a}", {"Content-Type": "application/json"}, b'{"query":"x"}') == []
+
+
+@pytest.mark.parametrize("name", sorted(CATALOG.outlines))
+def test_an_example_of_every_operation_is_found_to_be_that_operation(name: str) -> None:
+    provider = CATALOG.by_name(name)
+    assert provider is not None
+    for operation in provider.operations:
+        path = re.sub(r"\{[^}]*\}", "x", operation.path)
+        around = provider.operation(operation.method, path)
+        if operation.select is None or around is None or around.inside is None:
+            assert operation.select is None
+            continue
+        example = around.inside.example(operation)
+        target = f"{path}?{example.query}" if example.query else path
+        lines = [(key.lower().encode(), key.encode(), value.encode()) for key, value in example.lines]
+        body = b"" if operation.method == "GET" else example.body
+        if operation.method == "GET" and example.body:
+            target = f"{path}?query={quote(json.loads(example.body)['query'])}" if ".query." in operation.name else ""
+        if target:
+            found = around.inside.find(Request(operation.method, target.encode(), lines, body)).operations
+            assert [one.name for one in found] == [operation.name]
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(["linear", "aws-sqs", "aws-s3", "aws-dynamodb"]),
+    st.binary(max_size=40),
+    st.lists(
+        st.tuples(st.sampled_from([b"content-type", b"x-amz-target", b"content-encoding"]), st.binary(max_size=40))
+    ),
+    st.none() | st.binary(max_size=80) | st.sampled_from([b'{"query":"{a}"}', b"Action=SendMessage"]),
+)
+def test_any_bytes_are_operations_or_none(
+    name: str, query: bytes, lines: list[tuple[bytes, bytes]], body: bytes | None
+) -> None:
+    provider = CATALOG.by_name(name)
+    assert provider is not None
+    for method, path in (("POST", "/"), ("POST", "/graphql"), ("GET", "/graphql"), ("PUT", "/k")):
+        around = provider.operation(method, path)
+        if around is not None and around.inside is not None:
+            kept = [(key, key, value) for key, value in lines]
+            found = around.inside.find(Request(method, path.encode() + b"?" + query, kept, body)).operations
+            assert all(operation.name in provider.operation_names for operation in found)

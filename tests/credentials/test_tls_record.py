@@ -33,6 +33,15 @@ def test_a_certificate_in_the_record() -> None:
     assert one == again  # so that reading it again makes no new connections
 
 
+def test_a_record_expires_with_its_certificate() -> None:
+    record = parsed(**PEM)
+    assert isinstance(record.tls, Kept)
+    assert record.expires == record.tls.certificate.expires
+    assert parsed(**PEM, expires_at=1_000_000_000).expires == 1_000_000_000
+    assert parsed(**PEM, expires_at=record.expires + 5).expires == record.expires
+    assert parsed(pki=ROLE).expires is None
+
+
 def test_files_below_the_operator_s_folder() -> None:
     record = parsed(
         certificate_file="mesh/tls.crt", private_key_file="mesh/tls.key", ca_file="ca.crt", passphrase="w\n"

@@ -44,6 +44,28 @@ def test_a_call_matches_its_rule(tmp_path: Path, rule: dict[str, object], call: 
     assert f"{probe.method} {probe.destination.origin}{probe.path}".startswith(call)
 
 
+@pytest.mark.parametrize(
+    ("rule", "path", "said"),
+    [
+        (
+            {"provider": "linear", "operations": ["graphql.mutation.issueCreate"]},
+            "/graphql",
+            "mutation { issueCreate }",
+        ),
+        (
+            {"provider": "aws-s3", "host": "b.s3.eu-west-1.amazonaws.com", "operations": ["objects.policy.put"]},
+            "/doctor?acl",
+            "",
+        ),
+        ({"provider": "aws-dynamodb", "host": "d.test", "operations": ["PutItem"]}, "/", "example.PutItem"),
+    ],
+)
+def test_a_call_says_which_operation_it_is(tmp_path: Path, rule: dict[str, object], path: str, said: str):
+    (probe,) = probes(tmp_path, {"name": "r", **rule})
+    assert probe.path == path
+    assert said in probe.body.decode() + " ".join(value for _, value in probe.lines)
+
+
 def test_a_deny_is_gone_around_where_it_can_be(tmp_path: Path):
     deny: list[dict[str, object]] = [{"name": "no", "host": "a.test", "methods": ["GET"]}]
     (probe,) = probes(tmp_path, {"name": "r", "host": "a.test"}, deny=deny)

@@ -27,12 +27,18 @@ def chain(text: str, name: str) -> list[str]:
 def test_what_nothing_lets_pass_is_refused() -> None:
     outgoing = chain(ruleset(OPEN), "outgoing")
     assert outgoing[0].endswith("policy drop;")
-    assert outgoing[-1] == "counter reject with icmpx type admin-prohibited"
+    assert chain(ruleset(OPEN), "applications")[-1] == outgoing[-1] == "counter reject with icmpx type admin-prohibited"
 
 
 def test_the_proxys_user_comes_before_everything() -> None:
     for name in ("redirected", "outgoing"):
         assert chain(ruleset(OPEN), name)[1].startswith("meta skuid 64100 ")
+
+
+def test_a_remembered_connection_of_the_proxys_carries_no_applications_packets() -> None:
+    rules = chain(ruleset(OPEN), "outgoing")
+    applications = next(i for i, rule in enumerate(rules) if rule == "meta skuid != 64100 goto applications")
+    assert applications < min(i for i, rule in enumerate(rules) if rule.startswith("ct mark"))
 
 
 def test_names_are_redirected_before_loopback_is_let_pass_and_tcp_after() -> None:
@@ -45,7 +51,7 @@ def test_names_are_redirected_before_loopback_is_let_pass_and_tcp_after() -> Non
 
 def test_a_direct_entry_never_opens_a_metadata_address() -> None:
     everywhere = Direct(ipaddress.ip_network("0.0.0.0/0"), "tcp", (80,), "careless")
-    rules = chain(ruleset(CLOSED._replace(direct=(everywhere,))), "outgoing")
+    rules = chain(ruleset(CLOSED._replace(direct=(everywhere,))), "applications")
     refused = next(i for i, rule in enumerate(rules) if "169.254.169.254" in rule and "reject" in rule)
     assert refused < next(i for i, rule in enumerate(rules) if "0.0.0.0/0" in rule)
 

@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from proxy.upstream.tls_identity import spki_pin
-from tests.flows.product import LOOPBACK, Product, eventually, origin, record, rule
+from tests.flows.product import LOOPBACK, TENANT, Product, eventually, origin, record, rule
 from tests.flows.tls_servers import HOST, PAST, Server, identity, nginx, pem, s_server
 from tests.flows.upstreams import OK, Connection, Upstream
 from tests.flows.wire import Reply
@@ -116,6 +116,7 @@ def running(made: Authorities, tmp_path_factory: pytest.TempPathFactory) -> Iter
         pin = spki_pin(x509.load_pem_x509_certificate(made.server.chain.encode()).public_bytes(Encoding.DER))
         allow = [
             *allows(servers["mutual"], using("one", "two", "files", "away", "pki", "expired", "own-ca")),
+            *allows(servers["mutual"], {"bare": {}, "strange": {"credential": {"name": "stranger"}}}),
             *allows(servers["mutual"], {"both": {"credential": {"name": "both"}, "mask": False}}),
             *allows(
                 servers["plain"],
@@ -134,8 +135,8 @@ def running(made: Authorities, tmp_path_factory: pytest.TempPathFactory) -> Iter
         for version in ("tls1_2", "tls1_3"):
             given = {"one": using("one")["one"], "none": {}, "stranger": using("stranger")["stranger"]}
             allow += allows(servers[version], {f"{version}-{name}": more for name, more in given.items()})
-        (folder / "certificates").mkdir()
-        made.one.write(folder / "certificates", "one")
+        (folder / "certificates" / TENANT).mkdir(parents=True)
+        made.one.write(folder / "certificates" / TENANT, "one")
         (folder / "policies").mkdir()
         (folder / "policies" / "servers.pem").write_text(ca)
         (folder / "upstream-ca.pem").write_text(ca)
@@ -192,6 +193,15 @@ def test_pins_and_authorities_of_a_rule(flow: Flow) -> None:
     assert "unknown certificate authority" in flow.problem("own-ca")
 
 
+def test_authorities_that_are_replaced_beside_the_policies_are_taken_up(flow: Flow) -> None:
+    file = flow.product.folder / "policies" / "servers.pem"
+    assert flow.ask("ca-file").status == 200
+    for ca, status in ((flow.made.strangers, 502), (flow.made.servers, 200)):
+        (file.parent / "new").write_text(pem(ca))
+        (file.parent / "new").replace(file)
+        eventually(lambda status=status: flow.ask("ca-file").status == status, within=15, pause=0.1)  # type: ignore[misc]
+
+
 def test_failures_of_the_host_s_certificate_are_told_apart(flow: Flow) -> None:
     assert "has expired" in flow.problem("host-expired")
     assert "another name" in flow.problem("host-wrong") or "another address" in flow.problem("host-wrong")
@@ -229,6 +239,21 @@ def test_an_expired_certificate_of_ours_is_told_before_anybody_is_asked(flow: Fl
     assert "store a new one" in detail
 
 
+@pytest.mark.parametrize(
+    ("name", "code"), [("bare", "client_certificate_required"), ("strange", "client_certificate_refused")]
+)
+def test_what_nginx_says_in_a_page_is_no_fault_of_the_caller_s(flow: Flow, name: str, code: str) -> None:
+    found = json.loads(flow.ask(name).body)
+    assert (found["kind"], found["provider_code"], found["retryable"]) == ("auth", code, False)
+    assert "certificate" in found["detail"]
+
+
+def test_a_certificate_that_is_refused_says_nothing_about_the_host(flow: Flow) -> None:
+    """However often: the breaker stays closed, and others' calls go on."""
+    assert {json.loads(flow.ask("expired").body)["code"] for _ in range(12)} == {"upstream_tls"}
+    assert flow.shown("one")[0] == flow.made.one.serial
+
+
 def test_blame_is_the_credential_s(flow: Flow) -> None:
     line = flow.product.audited(flow.ask("tls1_3-stranger").call_id)
     assert (line["blame"], line["code"], line["attempts"]) == ("credential", "upstream_tls", 1)
@@ -239,7 +264,7 @@ def test_blame_is_the_credential_s(flow: Flow) -> None:
 
 def test_a_file_that_is_replaced_is_taken_up(flow: Flow) -> None:
     assert flow.shown("files")[0] == flow.made.one.serial
-    flow.made.two.write(flow.product.folder / "certificates", "one")
+    flow.made.two.write(flow.product.folder / "certificates" / TENANT, "one")
     eventually(lambda: flow.shown("files")[0] == flow.made.two.serial, within=15, pause=0.2)
 
 

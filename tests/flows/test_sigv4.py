@@ -165,6 +165,13 @@ def test_a_hash_that_the_client_declares_lets_a_body_of_any_size_stream(flow: Fl
     assert flow.verified("dynamodb").payload == hashlib.sha256(body).hexdigest()
 
 
+def test_a_body_that_the_client_calls_unsigned_is_hashed_where_no_tls_protects_it(flow: Flow) -> None:
+    assert flow.ask("plain", "PUT", "/b/k", b"X-Amz-Content-SHA256: UNSIGNED-PAYLOAD", body=b"hello").status == 200
+    assert flow.verified("plain").payload == hashlib.sha256(b"hello").hexdigest()
+    assert flow.ask("s3", "PUT", "/b/k", b"X-Amz-Content-SHA256: UNSIGNED-PAYLOAD", body=b"hello").status == 200
+    assert flow.verified("s3").payload == "UNSIGNED-PAYLOAD"
+
+
 def test_a_body_that_waits_for_100_continue_is_asked_for(flow: Flow) -> None:
     upstream = flow.upstreams["dynamodb"]
     with flow.product.tunnel(upstream) as client:
@@ -296,6 +303,14 @@ def test_a_refusal_from_a_cache_or_with_the_right_time_is_the_answer(flow: Flow,
     flow.upstreams["dynamodb"].forget(answering(reply))
     assert flow.ask("dynamodb", "GET", "/").status == 403
     assert len(flow.upstreams["dynamodb"].requests) == 1
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_static_key_that_is_refused_is_sent_once(flow: Flow, status: int) -> None:
+    """C05."""
+    flow.upstreams["session"].forget(answering(b"HTTP/1.1 %d No\r\nContent-Length: 0\r\n\r\n" % status))
+    assert flow.ask("session", "GET", "/").status == status
+    assert len(flow.upstreams["session"].requests) == 1
 
 
 def test_a_call_that_is_sent_again_is_signed_again(flow: Flow) -> None:

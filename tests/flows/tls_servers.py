@@ -50,7 +50,9 @@ class Identity:
 
     @property
     def serial(self) -> str:
-        return format(x509.load_pem_x509_certificate(self.chain.encode()).serial_number, "X")
+        """As nginx writes it: whole octets, so with a leading zero where there is need for one."""
+        number = x509.load_pem_x509_certificate(self.chain.encode()).serial_number
+        return number.to_bytes((number.bit_length() + 7) // 8, "big").hex().upper()
 
     @property
     def der(self) -> bytes:

@@ -15,7 +15,7 @@ import pytest
 from tests.flows.conftest import Authority
 from tests.flows.product import TENANT, Product, eventually
 from tests.flows.upstreams import Connection, Upstream
-from tests.pods.namespaces import APP, Folders, Network, Pod, PodProduct
+from tests.pods.namespaces import APP, PROXY, Folders, Network, Pod, PodProduct
 
 pytestmark = [pytest.mark.timeout(90)]
 
@@ -205,6 +205,22 @@ def test_what_names_no_destination_reaches_nobody(stand: Stand, port: str) -> No
 @pytest.mark.parametrize("port", ["443", "8125"])
 def test_no_udp_leaves(stand: Stand, address: str, port: str) -> None:
     assert stand.pod.python(TRY, address, port, "udp") == "Operation not permitted"
+
+
+def test_the_proxys_own_query_opens_no_way_for_an_application_on_the_same_port(stand: Stand) -> None:
+    """Connection tracking remembers the proxy's query for half a minute."""
+    with stand.network.inside(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as server:
+        server.bind(("10.99.0.1", 53))
+        server.settimeout(5)
+        script = "import socket; s = socket.socket(type=2); s.bind(('', 40053)); s.sendto(b'{}', ('10.99.0.1', 53))"
+        assert stand.pod.app(sys.executable, "-c", script.format("proxy"), user=PROXY).returncode == 0
+        query, sender = server.recvfrom(64)
+        assert query == b"proxy"
+        server.sendto(b"answer", sender)
+        stand.pod.app(sys.executable, "-c", script.format("application"))
+        server.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            server.recvfrom(64)
 
 
 def test_a_direct_destination_passes_by_the_proxy_and_its_other_ports_do_not(stand: Stand) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.cases import Classified
+from policies.cases import CaseCall, Classified
 from policies.facts import ProviderFacts
+from policies.rules import Endpoint
 
 PROVIDERS = {
     facts.name: facts
@@ -57,8 +58,9 @@ _OPERATIONS = {
 }
 
 
-def classify(method: str, host: str, path: str | None) -> Classified:
+def classify(call: CaseCall, endpoint: Endpoint, path: str | None) -> Classified:
     """The catalogue's answer, for the few calls that these tests make."""
+    method, host = call.method, endpoint[1]
     provider = next((facts.name for facts in SHIPPED.values() if host in facts.hosts), None)
     known = _OPERATIONS.get((method, path or ""))
     return known if known and known.provider == provider else Classified(provider, None, method != "GET")

@@ -170,7 +170,9 @@ def test_a_path_star_is_one_segment_and_two_are_any_number(pattern, path, matche
     assert paths_match(path_pattern(pattern).segments, path[1:].split("/")) is matches
 
 
-@pytest.mark.parametrize("pattern", ["", "v1", "/a//b", "/a/../b", "/a?x=1", "/a#b", "/a/**b", "/a%2fb", "/{id}"])
+@pytest.mark.parametrize(
+    "pattern", ["", "v1", "/a//b", "/a/../b", "/a?x=1", "/a#b", "/a/**b", "/a%2fb", "/{id}x", "/{a}/{a}", "/**/{a}"]
+)
 def test_a_path_pattern_that_could_mean_two_things_is_refused(pattern):
     with pytest.raises(ValueError, match=r"."):
         path_pattern(pattern)

@@ -140,6 +140,14 @@ def test_a_quirk_becomes_its_kind(catalog: Catalog, quirk: Quirk) -> None:
         assert finding.refreshable is quirk.refreshable
 
 
+def test_a_reply_with_part_of_what_was_asked_for_is_no_failure(catalog: Catalog) -> None:
+    for name in ("linear", "github", "shopify"):
+        dialect = catalog.providers[name].dialect
+        for data, fails in (({"a": {}, "b": None}, False), ({"a": None}, True), (None, True), ({}, True)):
+            answer = Answer(200, [], json.dumps({"data": data, "errors": [{"message": "x"}]}).encode())
+            assert failed(answer, dialect, "graphql.query.other") is fails
+
+
 def test_a_success_is_no_failure(catalog: Catalog) -> None:
     slack = catalog.by_name("slack")
     assert slack is not None
@@ -152,6 +160,8 @@ def test_a_success_is_no_failure(catalog: Catalog) -> None:
     [
         ("aws-dynamodb", None, {"UnprocessedItems": {"t": [1]}}, ("rate_limit",)),
         ("aws-dynamodb", None, {"UnprocessedItems": {}}, ()),
+        ("linear", "graphql.query.issues", {"data": {"a": {}, "b": None}, "errors": [{"extensions": {"code": "forbidden"}}]}, ("permission",)),
+        ("github", "graphql.query.repository", {"data": {"a": {}}, "errors": [{"type": "NOT_FOUND"}]}, ("not_found",)),
         ("elasticsearch", "bulk", {"errors": True, "items": [{"index": {"error": {"type": "index_not_found_exception"}}}]}, ("not_found",)),
         ("microsoft-graph", "batch", {"responses": [{"status": 200}, {"status": 429}, {"status": 404}]}, ("rate_limit", "not_found")),
         ("microsoft-graph", "messages.list", {"responses": [{"status": 429}]}, ()),

@@ -14,10 +14,19 @@ RULES = [
     {"name": "plain", "host": "plain.test", "plaintext": True, "credential": {"name": "plain", "query": "key"}},
     {"name": "cookie", "host": "c.test", "credential": {"name": "cookie", "cookie": "sid"}},
     {"name": "open", "host": "open.test"},
+    {"name": "mutual", "host": "mutual.test", "credential": {"name": "mutual"}, "tls": {"min_version": "1.3"}},
+    {"name": "login", "host": "login.test", "credential": {"name": "plain", "placeholders": [{"json": "/secret"}]}},
     {"name": "anthropic", "provider": "anthropic", "operations": ["messages.create"]},
+    {"name": "linear", "provider": "linear", "operations": ["graphql.query.*"]},
     {"name": "missing", "provider": "stripe"},
     {"name": "elsewhere", "host": "elsewhere.test", "credential": {"name": "shop", "header": "X-Key"}},
 ]
+
+
+def certificate() -> dict[str, str]:
+    leaf = trustme.CA().issue_cert("bot.test")
+    chain = "".join(part.bytes().decode() for part in leaf.cert_chain_pems)
+    return {"certificate": chain, "private_key": leaf.private_key_pem.bytes().decode()}
 
 
 def test_each_rule_is_proved_on_the_wire(stand: Stand, upstream: Upstream):
@@ -26,7 +35,9 @@ def test_each_rule_is_proved_on_the_wire(stand: Stand, upstream: Upstream):
         {
             "tenants/acme/plain": {"kind": "api_key", "value": CANARY, "hosts": ["plain.test"]},
             "tenants/acme/cookie": {"kind": "api_key", "value": CANARY, "hosts": ["c.test"]},
+            "tenants/acme/mutual": {"kind": "mtls", "hosts": ["mutual.test"], **certificate()},
             "tenants/acme/anthropic": {"kind": "api_key", "value": CANARY},
+            "tenants/acme/linear": {"kind": "api_key", "value": CANARY},
         }
     )
     done = stand.command("doctor", "--no-clients", "--json", "--config", str(stand.config))
@@ -39,9 +50,12 @@ def test_each_rule_is_proved_on_the_wire(stand: Stand, upstream: Upstream):
         "plain": ("plain@1", ["query key"]),
         "cookie": ("cookie@1", ["cookie sid"]),
         "open": ("", []),
+        "mutual": ("mutual@1", ["client certificate"]),
         "anthropic": ("anthropic@1", ["header x-api-key"]),
+        "linear": ("linear@1", ["header Authorization"]),
     }
     assert found["files"]["result"] == "skipped"
+    assert (found["login"]["result"], "placeholder" in found["login"]["why"]) == ("skipped", True)
     assert found["missing"]["why"].startswith("credential_missing")
     assert found["elsewhere"]["why"].startswith("credential_unbound")
     assert upstream.seen == []

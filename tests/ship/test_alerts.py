@@ -86,9 +86,10 @@ CASES = [
     ),
     Case(
         "SluicegateCredentialExpiring",
-        gauge("credential_expiry_seconds", "600-60x60", provider="slack"),
-        gauge("credential_expiry_seconds", "3600 3000 2400 1800 1200 600 70 3600x53", provider="slack"),
-        {"namespace": "a", "provider": "slack", **WARNING},
+        gauge("credential_expiry_seconds", "600-60x60", provider="slack", pod="p")
+        | calls("none", 60, provider="slack"),
+        gauge("credential_expiry_seconds", "600-60x60", provider="slack", pod="p"),
+        {"namespace": "a", "pod": "p", "provider": "slack", **WARNING},
     ),
     Case(
         "SluicegateCertificateExpiring",

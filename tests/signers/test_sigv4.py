@@ -7,13 +7,14 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth, SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from signers.aws import prepare_aws
+from signers.placement import Placement
 from signers.secret import Secret
 from signers.signing import Outgoing
 from signers.sigv4 import (
@@ -155,3 +156,25 @@ def test_derived_keys_are_bounded() -> None:
 
 def test_an_empty_body_has_the_well_known_hash() -> None:
     assert EMPTY_SHA256 == b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+@pytest.mark.parametrize(("service", "auth"), [("dynamodb", SigV4QueryAuth), ("s3", S3SigV4QueryAuth)])
+@settings(max_examples=60, deadline=None)
+@given(method=methods, path=paths, query=queries, token=st.sampled_from([None, "FwoG+token/of=the-session"]))
+def test_a_signature_in_the_query_is_the_one_that_botocore_puts_there(
+    service: str, auth: Any, method: str, path: str, query: str, token: str | None
+) -> None:
+    target = f"{path}?{query}" if query else path
+    fields: dict[str, Any] = {"access_key_id": "AKIDEXAMPLE", "secret_access_key": Secret(SECRET)}
+    fields |= {"region": "eu-west-1", "service": service} | ({"session_token": Secret(token)} if token else {})
+    signing = prepare_aws(fields, Placement("query", "X-Amz-Signature", "{value}"))
+    request = Outgoing(method, True, HOST, target.encode(), ((b"host", HOST.encode()),), 0)
+    signed = signing.sign(request, b"", NOW)
+    theirs = AWSRequest(method=method, url=f"https://{HOST}{signed.target.decode().rpartition('&X-Amz-Signature=')[0]}")
+    theirs.context["timestamp"] = stamp(NOW).time.decode()
+    signer = auth(Credentials("AKIDEXAMPLE", SECRET, token), service, "eu-west-1", expires=300)
+    # Its canonical form takes the query as it stands in the URL, and sorts it.
+    expected = signer.signature(signer.string_to_sign(theirs, signer.canonical_request(theirs)), theirs)
+    assert signed.target.startswith(target.encode())
+    assert signed.target.decode().rpartition("&X-Amz-Signature=")[2] == expected
+    assert (b"X-Amz-Security-Token=FwoG%2Btoken%2Fof%3Dthe-session" in signed.target) == bool(token)

@@ -218,7 +218,7 @@ def test_every_field_of_kubernetes_that_is_not_ours_is_kept(vectors: Path) -> No
     for field in ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
         spec[field] = False
     spec["os"], spec["ephemeralContainers"] = {"name": "linux"}, []
-    spec["securityContext"] |= {"runAsUser": 7, "runAsNonRoot": True}
+    spec["securityContext"] |= {"runAsUser": 7, "runAsNonRoot": True, "seLinuxOptions": {}}
     spec["volumes"] = [{"name": "scratch", "ephemeral": spec["volumes"][0]["ephemeral"]}]
     spec["futureField"] = {"unknown": [1]}
     for one in (*spec["initContainers"], *spec["containers"]):

@@ -39,6 +39,8 @@ def test_namespaces_shared_with_others_are_refused(field: str) -> None:
         ({"capabilities": {"add": ["NET_RAW"]}}, "NET_RAW"),
         ({"seccompProfile": {"type": "Unconfined"}}, "seccomp"),
         ({"procMount": "Unmasked"}, "/proc"),
+        ({"appArmorProfile": {"type": "Unconfined"}}, "AppArmor"),
+        ({"seLinuxOptions": {"type": "spc_t"}}, "SELinux"),
     ],
 )
 @pytest.mark.parametrize("kind", ["containers", "initContainers", "ephemeralContainers"])

@@ -117,7 +117,7 @@ affinity: {{- toYaml . | nindent 2 }}
     (dict "kind" "proxy" "bind" (printf "0.0.0.0:%d" (int $gateway.ports.proxy)) "tls" $tls)
     (dict "kind" "base-url" "bind" (printf "0.0.0.0:%d" (int $gateway.ports.baseUrl)) "tls" $tls))
   "ops" (printf "0.0.0.0:%d" (int $gateway.ports.ops))
-  "control" "unix:/run/sluicegate/control.sock"
+  "control" "unix:/run/sluicegate/control/control.sock"
   "policies" $policies
   "ca" (dict "dir" "/etc/sluicegate-ca" "required" true)
   "state" (dict "dir" "/run/sluicegate/state" "key_file" (ternary "/etc/sluicegate-state/state.key" "/run/sluicegate/state.key" (not (empty $gateway.stateKeySecretName))) "durability" "memory")

@@ -6,7 +6,7 @@ import base64
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from cryptography.x509 import ExtensionOID, load_pem_x509_certificates
 
 from proxy.credentials.administration import set_wrapped
+from proxy.credentials.client_certificates import ClientCertificates, Current
 from proxy.credentials.record import RecordError
 from proxy.credentials.stores.file import FileStore
 from proxy.credentials.stores.vault import VaultStore
 from proxy.credentials.stores.vault_engines import PkiRole, TransitKey, _signature
 from proxy.credentials.stores.vault_login import TokenLogin
+from proxy.credentials.tls_record import PkiRequest
 from proxy.errors import StoreError
+from proxy.opening import pki_issue
 from tests.openbao import OpenBao, bao, openbao
 
 __all__ = ["bao", "openbao"]
@@ -158,6 +161,29 @@ async def test_a_record_read_from_the_engine_with_wrapping_is_taken_without_its_
     token = requests.get(url, headers=headers, timeout=10).json()["wrap_info"]["token"]
     await set_wrapped(store, "tenants/acme/slack", token)
     assert (await store.read("tenants/acme/slack")).fields == {"kind": "bearer", "token": "moved"}
+
+
+async def test_a_client_certificate_is_renewed_when_two_thirds_of_its_life_are_over(
+    bao: OpenBao, store: VaultStore
+) -> None:
+    mount = mounted(bao, "pki")
+    bao.ask("POST", f"{mount}/root/generate/internal", {"common_name": "roots of the test", "ttl": "1h"})
+    bao.ask("POST", f"{mount}/roles/acme.agents", {"allow_any_name": True, "max_ttl": "10m", "key_type": "ec"})
+    role = PkiRequest("acme.agents", mount, "bot.example", 300)
+    certificates = ClientCertificates(None, pki_issue(store.session), time.time)
+    found = certificates.of("acme", "tenants/acme/orders", role, time.time())
+    assert isinstance(found, Awaitable)
+    first = (await found).certificate
+    again = certificates.of("acme", "tenants/acme/orders", role, time.time() + 190)
+    assert isinstance(again, Current)
+    assert again.certificate is first
+    during = certificates.of("acme", "tenants/acme/orders", role, time.time() + 210)
+    assert isinstance(during, Current)
+    assert during.certificate is first  # calls go on with it meanwhile
+    renewal = certificates._known["acme", "tenants/acme/orders", role].renewal
+    assert renewal is not None
+    assert (await renewal).certificate.fingerprint != first.fingerprint
+    await certificates.close()
 
 
 @pytest.mark.parametrize(
