@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -144,9 +145,12 @@ class Instance:
         )
         if settings.state.key_file.exists():  # without one, cursors hold as long as the process
             self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
-        self.ledger = ledger_of(settings)
+        instance = uuid.uuid4().hex
+        self.ledger = ledger_of(settings, instance)
         if self.ledger is not None:
-            self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))
+            self.pipeline.keeping = Keeping(
+                self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"), instance
+            )
         fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
         self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
         self.frozen = frozen
@@ -437,7 +441,7 @@ class Instance:
         await self.store.close()
         self.authority.close()
         if self.ledger is not None:
-            self.ledger.close()
+            await self.ledger.close()
         self.audit.close()
 
     @property

@@ -12,6 +12,7 @@ from proxy.credentials.paths import check_path
 from proxy.errors import Fault
 from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section, as_written
 from proxy.settings.identity import IdentityChain
+from proxy.settings.ledger import Ledger
 from proxy.settings.store import Store
 from proxy.settings.traffic import FirewallSettings, Limits, Listener, RouteSettings, Upstream
 from proxy.settings.yaml_document import YamlDocument
@@ -70,12 +71,6 @@ class Blocks(Section):
         return check_path(value)
 
 
-class Ledger(Section):
-    """What was sent under which Idempotency-Key, where the provider does not keep that itself."""
-
-    kind: Literal["sqlite"] = Field("sqlite", description="`sqlite`: a file in `state.dir`, for one process.")
-
-
 class Log(Section):
     """Diagnostics, to standard error."""
 
@@ -121,7 +116,8 @@ class Settings(Section):
     ca: CertificateAuthority = Field(as_written({}), description="Interception.")
     state: State = Field(as_written({}), description="What outlives a call.")
     ledger: Ledger | None = Field(
-        as_written({}), description="Idempotency keys; null for none: a call that needs one is then refused."
+        as_written({"kind": "sqlite"}),
+        description="Idempotency keys; null for none: a call that needs one is then refused.",
     )
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
