@@ -12,6 +12,7 @@ from proxy.listeners.sockets import listener_context
 from proxy.model import Destination
 from proxy.reloading import signature
 from proxy.settings import Settings
+from proxy.settings.audit import OtlpAudit
 from proxy.settings.ledger import PostgresLedger
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
@@ -91,11 +92,13 @@ def parent_of(settings: Settings) -> Parent | None:
 
 def back_ends(settings: Settings) -> Iterator[tuple[str, int]]:
     """Host and port of the services behind this proxy, which no call may lead to: Vault, the cluster's API, the
-    ledger's database."""
+    ledger's database, the audit's collector."""
     chains = (settings.identity, *(listener.identity for listener in settings.listeners if listener.identity))
     addresses = [member.address for chain in chains for member in chain.chain if member.kind == "token_review"]
     if isinstance(settings.store, VaultStore):
         addresses += settings.store.address
+    if isinstance(settings.audit, OtlpAudit):
+        addresses.append(settings.audit.endpoint)
     for address in addresses:
         parts = urlsplit(address)
         yield parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -19,7 +19,7 @@ from typing import Protocol, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied, Plan
-from proxy.accounting import Accounting
+from proxy.accounting import Accounting, unrecorded
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
@@ -119,11 +119,13 @@ class Pipeline:
             raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
         if self.buffered.used >= self.buffered.most:
             raise GatewayError("overloaded", "Too many bytes of request bodies are waiting.", retry_after=1)
+        if self.accounting.full:
+            raise unrecorded()
         caller = exchange.chain.identify(call.presented, time.time())
         if isinstance(caller, Caller):
             self._decide(exchange, caller)
         else:
-            exchange.later(self._waited(exchange, caller, self._decide))
+            exchange.later(self._waited(exchange, caller, self._decide), caller)
 
     def _decide(self, exchange: Served, caller: Caller) -> None:
         exchange.stage = "policy"
@@ -133,7 +135,9 @@ class Pipeline:
         path = call.place.path
         if call.place.suspect and _holds_session(call.place.target, exchange.chain.is_session):
             raise GatewayError("malformed_request", "A session token stands in the URL; it belongs into a header.")
-        lead = self.snapshot.lead(caller, call.place)
+        snapshot = self.snapshot
+        exchange.policy_hash = snapshot.policies.hash
+        lead = snapshot.lead(caller, call.place)
         call.destination = lead.destination
         provider = lead.provider
         operation = provider.operation(call.method, path) if provider is not None else None
@@ -198,7 +202,7 @@ class Pipeline:
         if isinstance(material, Material):
             self._sign(exchange, material)
         else:
-            exchange.later(self._waited(exchange, material, self._sign))
+            exchange.later(self._waited(exchange, material, self._sign), material)
 
     def _sign(self, exchange: Served, material: Material | None) -> None:
         exchange.stage = "sign"
@@ -391,7 +395,6 @@ class Pipeline:
         exchange.caller, exchange.allowed = caller, allowed
         self.running.add(exchange)
         self._metrics.allowed += 1
-        self.accounting.opened(exchange)
         return exchange
 
     # Ends.

@@ -30,6 +30,8 @@ class Served(Exchange, eq=False, kw_only=True):
     page: Page | None = None
     found: Found | None = None
     """What was found inside the request, where its method and path did not say what it asks for."""
+    policy_hash: str = ""
+    """The policies that decided, as in `sluicegate_policy_info`."""
     tokens: bool = False
     """A token endpoint is asked: its answer passes without its tokens."""
 

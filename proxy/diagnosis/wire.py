@@ -19,7 +19,7 @@ from proxy.diagnosis.probes import Probe, probes_for
 from proxy.model import Destination
 from proxy.running.session import RunSession
 from proxy.settings import Settings
-from proxy.settings.model import FileAudit
+from proxy.settings.audit import FileAudit
 from proxy.upstream.addresses import Networks
 from proxy.upstream.dial import Dialler
 from proxy.upstream.resolver import Dialable
@@ -55,7 +55,7 @@ async def findings(settings: Settings, session: RunSession) -> list[Finding]:
     """
     with tempfile.TemporaryDirectory(prefix="sluicegate-doctor-") as folder:
         audit = Path(folder) / "audit.jsonl"
-        private = settings.model_copy(update={"audit": FileAudit(sink="file", path=audit)})
+        private = settings.model_copy(update={"audit": FileAudit.model_validate({"sink": "file", "path": audit})})
         sent = await _through_an_instance(private, session, Path(folder) / "echo")
         return [_finding(probe, answer, received, _records(audit)) for probe, answer, received in sent]
 

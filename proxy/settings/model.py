@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_
 
 from proxy.credentials.paths import check_path
 from proxy.errors import Fault
+from proxy.settings.audit import Audit
 from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section, as_written
 from proxy.settings.identity import IdentityChain
 from proxy.settings.ledger import Ledger
@@ -33,19 +34,6 @@ class CertificateAuthority(Section):
 
     dir: FilePath = Field(as_written("./ca"), description="Folder of ca.crt and ca.key.")
     required: bool = Field(False, description="Never make an authority; refuse to start without one.")
-
-
-class StdoutAudit(Section):
-    """Audit lines to standard output, which carries nothing else."""
-
-    sink: Literal["stdout"] = "stdout"
-
-
-class FileAudit(Section):
-    """Audit lines to a file (0600), opened again after it was rotated away."""
-
-    sink: Literal["file"]
-    path: FilePath = Field(description="The file.")
 
 
 class State(Section):
@@ -87,7 +75,6 @@ def _socket_path(value: object, info: ValidationInfo) -> object:
 
 
 ControlSocket = Annotated[FilePath, BeforeValidator(_socket_path)]
-Audit = Annotated[StdoutAudit | FileAudit, Field(discriminator="sink")]
 
 _DEFAULT_LISTENERS = (
     {"kind": "proxy", "bind": "127.0.0.1:18400"},
