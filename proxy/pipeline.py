@@ -125,7 +125,7 @@ class Pipeline:
         if isinstance(caller, Caller):
             self._decide(exchange, caller)
         else:
-            exchange.later(self._waited(exchange, caller, self._decide))
+            exchange.later(self._waited(exchange, caller, self._decide), caller)
 
     def _decide(self, exchange: Served, caller: Caller) -> None:
         exchange.stage = "policy"
@@ -202,7 +202,7 @@ class Pipeline:
         if isinstance(material, Material):
             self._sign(exchange, material)
         else:
-            exchange.later(self._waited(exchange, material, self._sign))
+            exchange.later(self._waited(exchange, material, self._sign), material)
 
     def _sign(self, exchange: Served, material: Material | None) -> None:
         exchange.stage = "sign"

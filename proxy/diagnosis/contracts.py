@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.app import Instance
-from proxy.catalog.probes import Probe
+from proxy.catalog.probe import Probe
 from proxy.catalog.provider import Provider
 from proxy.diagnosis.asking import asked
 from proxy.diagnosis.shapes import Drift, Shape, differences, shape_of, type_of
