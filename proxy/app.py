@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
-from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of, quotas_of
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
@@ -144,6 +144,7 @@ class Instance:
         )
         if settings.state.key_file.exists():  # without one, cursors hold as long as the process
             self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
+        self.pipeline.quotas = quotas_of(settings)
         self.ledger = ledger_of(settings)
         if self.ledger is not None:
             self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))

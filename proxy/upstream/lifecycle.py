@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
 
 import msgspec
 
@@ -62,7 +62,7 @@ class Lifecycle(msgspec.Struct, eq=False):
     _way: Way | None = None
     _head: bytes = b""
     _idempotent: bool = False
-    _trailers_dropped: frozenset[bytes] = frozenset()
+    _trailers_dropped: Container[bytes] = frozenset()
     _upstream: ClientConnection | None = None
     _relay: OpaqueRelay | None = None
     _held: list[bytes] | None = None
