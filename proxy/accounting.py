@@ -18,12 +18,23 @@ class Accounting:
 
     def __init__(self, audit: AuditSink, metrics: Metrics) -> None:
         self._audit = audit
+        self.policy_hash = ""
+        """Of the policies in force, for what is refused before they are asked."""
         self._metrics = metrics
         self._paths = PathTemplates()
 
+    @property
+    def full(self) -> bool:
+        """Whether no call may leave now, since its line might be lost."""
+        return self._audit.full
+
     def opened(self, exchange: Served) -> None:
-        """A call that may change something is about to be sent: its line is written first."""
-        self._audit.opened(self._record(exchange))
+        """A call that may change something is about to be sent: its line is written first.
+
+        Raises `overloaded` when it cannot be, and the operator wants no call without one.
+        """
+        if not self._audit.opened(self._record(exchange)):
+            raise unrecorded()
 
     def closed(self, exchange: Served) -> None:
         """A call has ended."""
@@ -63,6 +74,7 @@ class Accounting:
             blame=error.blame,
             stage="listener",
             rule=error.rule or "",
+            policy_hash=self.policy_hash,
             bytes_out=bytes_out,
         )
         self._metrics.call_closed(record, 0.0, None)
@@ -86,9 +98,15 @@ class Accounting:
             path=self._paths.of(call.place.path, operation.path if operation else None),
             rule=(decided.rule or "") if decided is not None else "",
             policy=(decided.policy or "") if decided is not None else "",
+            policy_hash=exchange.policy_hash or self.policy_hash,
             credential=exchange.material.name if exchange.material is not None else "",
         )
         return exchange.record
+
+
+def unrecorded() -> GatewayError:
+    """The refusal of a call that would leave without an audit line."""
+    return GatewayError("overloaded", "The audit log takes no lines, and nothing leaves unrecorded.", retry_after=1)
 
 
 def _close(record: AuditRecord, exchange: Served, duration: float, upstream: float) -> None:

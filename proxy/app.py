@@ -10,16 +10,17 @@ import signal
 import socket
 import ssl
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy import __version__, logs, rootless_aiohttp
+from proxy.app_audit import Unfinished, open_audit
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of, quotas_of
 from proxy.audit.metrics import Metrics
-from proxy.audit.sink import AuditSink, Output
 from proxy.blocks import block_of, refusal
 from proxy.control import ControlServer, serve_control
 from proxy.credentials.fleet_blocks import FleetBlocks
@@ -45,7 +46,6 @@ from proxy.routing import Snapshot
 from proxy.rules import Rules, load_rules, rule_files
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
-from proxy.settings.model import FileAudit
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
 from proxy.token_paths import TokenPaths
@@ -102,7 +102,8 @@ class Instance:
         self._seen_roots = signature([settings.upstream.extra_ca_file] if settings.upstream.extra_ca_file else [])
         self.rules = self._load_rules()
         self.metrics = Metrics(__version__, self.rules.catalog.outlines)
-        self.audit = AuditSink(Output(settings.audit.path if isinstance(settings.audit, FileAudit) else None))
+        self._unfinished = Unfinished(settings.audit)
+        self.audit = open_audit(settings.audit)
         self.sweep = Sweep()
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings, self._provider_at)
@@ -145,9 +146,12 @@ class Instance:
         if settings.state.key_file.exists():  # without one, cursors hold as long as the process
             self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
         self.pipeline.quotas = quotas_of(settings)
-        self.ledger = ledger_of(settings)
+        instance = uuid.uuid4().hex
+        self.ledger = ledger_of(settings, instance)
         if self.ledger is not None:
-            self.pipeline.keeping = Keeping(self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"))
+            self.pipeline.keeping = Keeping(
+                self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"), instance
+            )
         fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
         self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
         self.frozen = frozen
@@ -229,8 +233,8 @@ class Instance:
         sockets = self._bind()
         self.bound = self._refuse_ourselves(sockets)
         self.metrics.connections = self.connection_counts
-        self.metrics.audit = self.audit.output
-        self.metrics.policy_hash = self.rules.policies.hash
+        self.metrics.audit = self.audit.outbox
+        self.metrics.policy_hash = self.pipeline.accounting.policy_hash = self.rules.policies.hash
         self.metrics.credential_resolutions = self.credentials.counts
         self.metrics.spool = self.store
         self.metrics.credential_expiry = self.credentials.expiries
@@ -251,7 +255,8 @@ class Instance:
         self.sweep.start()
         settle()
         self._tasks = [asyncio.create_task(self._open_store())]
-        if not self.frozen:
+        if not self.frozen:  # the audit file of commands is shared by those that run
+            self._tasks.append(asyncio.create_task(self._unfinished.report(self.audit)))
             self._tasks.append(asyncio.create_task(self._watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
@@ -323,7 +328,7 @@ class Instance:
     def _take_rules(self, rules: Rules) -> None:
         self.rules = rules
         self.metrics.providers = frozenset(rules.catalog.outlines)
-        self.metrics.policy_hash = rules.policies.hash
+        self.metrics.policy_hash = self.pipeline.accounting.policy_hash = rules.policies.hash
         self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog, self.token_paths)
 
     def _take_roots(self, roots: ssl.SSLContext) -> None:
@@ -438,7 +443,7 @@ class Instance:
         await self.store.close()
         self.authority.close()
         if self.ledger is not None:
-            self.ledger.close()
+            await self.ledger.close()
         self.audit.close()
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 from urllib.parse import urlsplit
 
 from policies.terms import limits
@@ -13,11 +14,14 @@ from proxy.model import Destination
 from proxy.quotas import Quotas
 from proxy.reloading import signature
 from proxy.settings import Settings
+from proxy.settings.audit import OtlpAudit
+from proxy.settings.ledger import PostgresLedger
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
 from proxy.upstream.dial import Parent
-from proxy.upstream.ledger.sqlite import LEDGER_FILE, Ledger, SqliteLedger
+from proxy.upstream.ledger.opening import postgres_ledger, sqlite_ledger
+from proxy.upstream.ledger.storage import Ledger
 from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.way import Timeouts
 from proxy.wire.framing import Limits
@@ -58,12 +62,15 @@ class Routes:
         )
 
 
-def ledger_of(settings: Settings) -> Ledger | None:
-    """The ledger, opened by the first key; None where it is turned off."""
+def ledger_of(settings: Settings, instance: str) -> Ledger | None:
+    """The ledger, opened by the first key; None where it is turned off. `instance` names this process."""
     if settings.ledger is None:
         return None
-    state = settings.state
-    return Ledger(lambda: SqliteLedger(state.dir / LEDGER_FILE, derived_key(state.key_file, "ledger replies")))
+    state, chosen = settings.state, settings.ledger
+    key = partial(derived_key, state.key_file, "ledger replies")
+    if isinstance(chosen, PostgresLedger):
+        return postgres_ledger(chosen.url, chosen.password_file, instance, key)
+    return sqlite_ledger(state.dir, key)
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -90,14 +97,19 @@ def parent_of(settings: Settings) -> Parent | None:
 
 
 def back_ends(settings: Settings) -> Iterator[tuple[str, int]]:
-    """Host and port of the services behind this proxy, which no call may lead to: Vault, the cluster's API."""
+    """Host and port of the services behind this proxy, which no call may lead to: Vault, the cluster's API, the
+    ledger's database, the audit's collector."""
     chains = (settings.identity, *(listener.identity for listener in settings.listeners if listener.identity))
     addresses = [member.address for chain in chains for member in chain.chain if member.kind == "token_review"]
     if isinstance(settings.store, VaultStore):
         addresses += settings.store.address
+    if isinstance(settings.audit, OtlpAudit):
+        addresses.append(settings.audit.endpoint)
     for address in addresses:
         parts = urlsplit(address)
         yield parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    if isinstance(settings.ledger, PostgresLedger) and settings.ledger.address is not None:
+        yield settings.ledger.address
 
 
 def certificate_ends(settings: Settings, authority: float) -> dict[str, float]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from policies.decide import Plan, Verdict
+from policies.decide import Denied, Plan, Verdict
 from proxy.catalog.inside import Found, Inside, Request
 from proxy.catalog.operations import Operation
-from proxy.model import Call
+from proxy.errors import SAFE_METHODS
+from proxy.model import Call, Route
+from proxy.paging import Page
 from proxy.wire.server_connection import ServerConnection
 
 MOST: Final = 262_144
@@ -66,3 +68,21 @@ def decided(plan: Plan, call: Call, path: str | None, found: Found) -> Verdict:
     if not found.operations:
         return plan.decide(call.method, path, None, write=True)
     return plan.decide_together(call.method, path, [(each.name, each.write) for each in found.operations])
+
+
+def reason_of(denied: Denied, found: Found | None) -> str:
+    """What the caller is told of a refusal."""
+    return denied.reason if found is None or found.operations else denied.reason + UNTOLD
+
+
+def writes(route: Route, method: str) -> bool:
+    """Whether the call may change something: the catalogue's word, a write where it does not know the operation, and
+    the method's meaning where there is no catalogue (RFC 9110 section 9.2.1)."""
+    if route.operation is not None:
+        return route.operation.write
+    return route.provider is not None or method not in SAFE_METHODS
+
+
+def first_page(call: Call, connection: ServerConnection, found: Found | None) -> Page:
+    """The page of a call whose body says which one it asks for, as the caller sent it."""
+    return Page(call.place.target, body_in(connection), connection=found.connection if found is not None else None)

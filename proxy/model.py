@@ -260,6 +260,7 @@ class AuditRecord(msgspec.Struct, gc=False, omit_defaults=False):
     stage: str = ""
     rule: str = ""
     policy: str = ""
+    policy_hash: str = ""
     credential: str = ""
     attempts: int = 0
     duration_ms: float = 0.0

@@ -20,15 +20,15 @@ from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied, Plan
 from policies.terms import Terms
-from proxy.accounting import Accounting
+from proxy.accounting import Accounting, unrecorded
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
-from proxy.contents import UNTOLD, as_one, awaited, body_in, decided, found_in, operations_of
+from proxy.contents import as_one, awaited, decided, first_page, found_in, operations_of, reason_of, writes
 from proxy.credentials.resolve import Resolver
 from proxy.dialect import Answer
 from proxy.dialect.undescribed import UNDESCRIBED
-from proxy.errors import SAFE_METHODS, GatewayError
+from proxy.errors import GatewayError
 from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.narrowing import Operations, narrowed
@@ -124,11 +124,13 @@ class Pipeline:
             raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
         if self.buffered.used >= self.buffered.most:
             raise GatewayError("overloaded", "Too many bytes of request bodies are waiting.", retry_after=1)
+        if self.accounting.full:
+            raise unrecorded()
         caller = exchange.chain.identify(call.presented, time.time())
         if isinstance(caller, Caller):
             self._decide(exchange, caller)
         else:
-            exchange.later(self._waited(exchange, caller, self._decide))
+            exchange.later(self._waited(exchange, caller, self._decide), caller)
 
     def _decide(self, exchange: Served, caller: Caller) -> None:
         exchange.stage = "policy"
@@ -138,35 +140,34 @@ class Pipeline:
         path = call.place.path
         if call.place.suspect and _holds_session(call.place.target, exchange.chain.is_session):
             raise GatewayError("malformed_request", "A session token stands in the URL; it belongs into a header.")
-        lead = self.snapshot.lead(caller, call.place)
+        snapshot = self.snapshot
+        exchange.policy_hash = snapshot.policies.hash
+        lead = snapshot.lead(caller, call.place)
         call.destination = lead.destination
         provider = lead.provider
         operation = provider.operation(call.method, path) if provider is not None else None
-        untold = ""
+        found = None
         if operation is not None and operation.inside is not None:
-            connection = exchange.connection
-            if operation.inside.reads_body and awaited(connection, lambda: self._run(exchange, self._decide, caller)):
+            again = partial(self._run, exchange, self._decide, caller)
+            if operation.inside.reads_body and awaited(exchange.connection, again):
                 return
-            found = exchange.found = found_in(operation.inside, call, connection)
-            route = exchange.route = Route(provider, as_one(found, operation), path)
-            plan = (
-                self._narrowed(exchange, lead.plan, caller, operations_of(found)) if lead.plan.conditions else lead.plan
-            )
-            if plan is None:
-                return
-            verdict = decided(plan, call, path, found)
-            untold = UNTOLD if not found.operations else ""
-        else:
-            route = exchange.route = Route(provider, operation, path)
-            name, write = operation.name if operation is not None else None, _writes(route, call.method)
-            plan = self._narrowed(exchange, lead.plan, caller, [(name, write)]) if lead.plan.conditions else lead.plan
-            if plan is None:
-                return
-            verdict = plan.decide(call.method, path, name, write=write)
+            found = exchange.found = found_in(operation.inside, call, exchange.connection)
+            operation = as_one(found, operation)
+        route = exchange.route = Route(provider, operation, path)
+        name, write = operation.name if operation is not None else None, writes(route, call.method)
+        plan: Plan | None = lead.plan
+        if lead.plan.conditions:
+            operations = operations_of(found) if found is not None else [(name, write)]
+            plan = self._narrowed(exchange, lead.plan, caller, operations)
+        if plan is None:
+            return
+        verdict = (
+            plan.decide(call.method, path, name, write=write) if found is None else decided(plan, call, path, found)
+        )
         if isinstance(verdict, Denied):
             exchange.denied = verdict
             self._metrics.denied += 1
-            raise GatewayError("policy_denied", verdict.reason + untold, rule=verdict.rule)
+            raise GatewayError("policy_denied", reason_of(verdict, found), rule=verdict.rule)
         if lead.token_paths is not None and (path is None or lead.token_paths.fullmatch(path)):
             self._ask_for_tokens(exchange, verdict)
         if verdict.would_deny:
@@ -215,7 +216,7 @@ class Pipeline:
         if isinstance(material, Material):
             self._sign(exchange, material)
         else:
-            exchange.later(self._waited(exchange, material, self._sign))
+            exchange.later(self._waited(exchange, material, self._sign), material)
 
     def _sign(self, exchange: Served, material: Material | None) -> None:
         exchange.stage = "sign"
@@ -223,12 +224,9 @@ class Pipeline:
         assert route is not None
         assert allowed is not None
         if reads_body(call, route):
-            if awaited(exchange.connection, lambda: self._run(exchange, self._sign, material)):
+            if awaited(exchange.connection, partial(self._run, exchange, self._sign, material)):
                 return
-            found = exchange.found
-            exchange.page = Page(
-                call.place.target, body_in(exchange.connection), connection=found.connection if found else None
-            )
+            exchange.page = first_page(call, exchange.connection, exchange.found)
         if allowed.terms is not None:
             self._put_terms(exchange, allowed, allowed.terms)
         if call.section.wishes is not None and not exchange.tokens:
@@ -241,7 +239,7 @@ class Pipeline:
             exchange.renew = self._renew
         if allowed.errors != "problem" and not exchange.tokens:
             exchange.reply_to.mode = allowed.errors
-        if call.section.websocket or _writes(route, call.method):
+        if call.section.websocket or writes(route, call.method):
             self.accounting.opened(exchange)
         dropped: Container[bytes] = material.injection.clears if material is not None else frozenset()
         if allowed.terms is not None and allowed.terms.headers is not None:
@@ -427,7 +425,6 @@ class Pipeline:
         exchange.caller, exchange.allowed = caller, allowed
         self.running.add(exchange)
         self._metrics.allowed += 1
-        self.accounting.opened(exchange)
         return exchange
 
     # Ends.
@@ -466,11 +463,3 @@ class Pipeline:
 def _holds_session(target: bytes, is_session: Callable[[bytes], bool]) -> bool:
     """Whether a path segment or query value is a session token of ours, in whatever encoding a URL allows."""
     return any(is_session(part) for part in re.split(rb"[/?&=;]", unquote_to_bytes(target)))
-
-
-def _writes(route: Route, method: str) -> bool:
-    """Whether the call may change something: the catalogue's word, a write where it does not know the operation, and
-    the method's meaning where there is no catalogue (RFC 9110 section 9.2.1)."""
-    if route.operation is not None:
-        return route.operation.write
-    return route.provider is not None or method not in SAFE_METHODS

@@ -33,6 +33,8 @@ class Served(Exchange, eq=False, kw_only=True):
     """What was found inside the request, where its method and path did not say what it asks for."""
     held: Held | None = None
     """What limits count for the call while it runs."""
+    policy_hash: str = ""
+    """The policies that decided, as in `sluicegate_policy_info`."""
     tokens: bool = False
     """A token endpoint is asked: its answer passes without its tokens."""
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from proxy.credentials.app_record import APPS, parse_app
+from proxy.credentials.record import canonical_host
 from proxy.credentials.store import AsksLeave, Store
-from proxy.errors import SluicegateError, StoreError
+from proxy.errors import SluicegateError
 
-MOST = 1_000
-"""Application records that are looked at when the store is opened."""
+MOST: Final = 1_000
+SECONDS: Final = 5.0
+"""How many application records are looked at, and for how long, before the proxy is ready."""
+
+
+_SLASH: Final = "(?:;[^/]*)?/"
 
 
 class TokenPaths:
@@ -28,25 +35,32 @@ class TokenPaths:
             return
         self._urls.add(url)
         parts = urlsplit(url)
-        host = (parts.hostname or "").removesuffix(".")
-        self._paths.setdefault(host, set()).add(re.escape(parts.path.rstrip("/")))
+        try:
+            host = canonical_host(parts.hostname or "")
+        except ValueError:
+            return  # no call can be for such a name
+        self._paths.setdefault(host, set()).add(re.escape(unquote(parts.path).rstrip("/")))
         self.changed()
 
     def at(self, host: str, further: Iterable[str] = ()) -> re.Pattern[str] | None:
         """What the decoded paths of token endpoints on a canonical host look like, `further` patterns among them; None
-        where there are none. Servers differ in whether case and a slash at the end matter: here they do not."""
-        found = self._paths.get(host, set()).union(further)
-        return re.compile(f"(?i:{'|'.join(sorted(found))})/*") if found else None
+        where there are none. Servers differ in whether case, a slash at the end and a segment's parameters matter: here
+        they do not."""
+        found = {path.replace("/", _SLASH) for path in self._paths.get(host, set()).union(further)}
+        return re.compile(f"(?i:{'|'.join(sorted(found))})/*(?s:[;\\s].*)?") if found else None
 
     async def learn(self, store: Store) -> None:
         """Those of the applications in the store, where they may be listed; others are added when they are used."""
         try:
-            if isinstance(store, AsksLeave) and not await store.may_list(APPS):
-                return
-            paths = await store.list(APPS)
-        except (StoreError, ValueError):
+            async with asyncio.timeout(SECONDS):
+                await self._look(store)
+        except (SluicegateError, TimeoutError, ValueError):
             return
-        for path in paths[:MOST]:
+
+    async def _look(self, store: Store) -> None:
+        if isinstance(store, AsksLeave) and not await store.may_list(APPS):
+            return
+        for path in (await store.list(APPS))[:MOST]:
             try:
                 endpoint = parse_app(path, (await store.read(path)).fields).token_endpoint
             except (SluicegateError, ValueError):

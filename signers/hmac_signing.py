@@ -92,6 +92,8 @@ def _check_form(request: Outgoing) -> None:
     kinds = [value.partition(b";")[0].strip().lower() for name, value in request.lines if name == b"content-type"]
     if (kinds and kinds != [FORM]) or (request.length != 0 and not kinds):
         raise Unsignable(f"This provider's signature goes with a form body: send {FORM.decode()}.")
+    if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in request.lines):
+        raise Unsignable("This provider's signature goes with a form body: send it without Content-Encoding.")
 
 
 def _parts(request: Outgoing, target: bytes, body: bytes) -> dict[str, bytes]:

@@ -167,10 +167,10 @@ class PlaceholderSigning:
 
     def _check_body(self, request: Outgoing) -> None:
         wanted = _FORM if self._of("form") else b"application/json"
-        kind = (_first(request, b"content-type") or wanted).partition(b";")[0].strip().lower()
-        if not (kind == _FORM if self._of("form") else _JSON.fullmatch(kind)):
+        kinds = [value.partition(b";")[0].strip().lower() for value in _all(request, b"content-type")] or [wanted]
+        if len(kinds) > 1 or not (kinds == [_FORM] if wanted == _FORM else _JSON.fullmatch(kinds[0])):
             raise Unsignable(f"The rule puts a credential into the body, and reads only {wanted.decode()} there.")
-        if (_first(request, b"content-encoding") or b"identity").strip().lower() != b"identity":
+        if any(value.strip().lower() != b"identity" for value in _all(request, b"content-encoding")):
             raise Unsignable("The rule puts a credential into the body: send it without Content-Encoding.")
         if request.length is not None and request.length > BODY_LIMIT:
             raise Unsignable(
@@ -203,8 +203,8 @@ def _only(request: Outgoing, name: bytes) -> tuple[bytes, bytes] | None:
     return given[0] if given else None
 
 
-def _first(request: Outgoing, name: bytes) -> bytes | None:
-    return next((value for given, value in request.lines if given == name), None)
+def _all(request: Outgoing, name: bytes) -> list[bytes]:
+    return [value for given, value in request.lines if given.replace(b"_", b"-") == name]
 
 
 def _parameter(parameter: bytes, slots: Mapping[str, _Slot]) -> bytes:

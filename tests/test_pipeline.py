@@ -78,8 +78,12 @@ class Audit:
         self.clock = Clock()
         self.lines: list[tuple[str, AuditRecord]] = []
 
-    def opened(self, record: AuditRecord) -> None:
+    full = False
+    takes = True
+
+    def opened(self, record: AuditRecord) -> bool:
         self.lines.append(("opened", record))
+        return self.takes
 
     def write(self, record: AuditRecord) -> None:
         self.lines.append(("closed", record))
@@ -430,3 +434,28 @@ async def test_what_no_call_could_be_made_of_is_answered_and_on_record(policies:
     assert bytes(client.written).startswith(b"HTTP/1.1 400 ")
     record = product.record
     assert (record.code, record.stage, record.bytes_out) == ("malformed_request", "listener", len(client.written))
+
+
+def test_a_call_whose_line_might_be_lost_does_not_leave(policies: Path) -> None:
+    product = Product(policies)
+    product.audit.full = True
+    product.ask()
+    assert b" 503 " in product.received
+    assert b'"code":"overloaded"' in product.received
+    assert not product.pool.keys
+
+
+def test_a_write_that_cannot_be_recorded_does_not_leave(policies: Path) -> None:
+    product = Product(policies)
+    product.audit.takes = False
+    product.ask("DELETE /v1")
+    assert b'"code":"overloaded"' in product.received
+    assert not product.pool.transports or not product.sent
+
+
+def test_a_record_names_the_policies_that_decided(policies: Path) -> None:
+    product = Product(policies)
+    product.ask()
+    product.answer()
+    (_, record) = product.audit.lines[-1]
+    assert record.policy_hash == product.pipeline.snapshot.policies.hash

@@ -21,7 +21,7 @@ STORE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 
 
 class AuditCounts(Protocol):
-    """Lines written and dropped, as `proxy.audit.sink.Output` counts them."""
+    """Lines written and dropped, as `proxy.audit.outbox.Outbox` counts them."""
 
     written: int
     dropped: int

@@ -1,35 +1,32 @@
 """Where audit lines go: a buffer that the event loop fills and a thread that writes.
 
-    append ─▶ buffer (loop only) ─▶ outbox (shared queue, in order) ─▶ one writer at a time ─▶ descriptor
+    write ─▶ buffer (loop only) ─▶ outbox (shared queue, in order) ─▶ one writer at a time ─▶ output
 
 Lines leave the loop every 100 ms or 64 KB. An `opened` line is written before its call goes on, with all that waits
-before it. A write that fails is tried again at the next flush; what does not fit the bound meanwhile is dropped and
-counted. Nothing here ever raises into a call.
+before it. A write that fails is tried again at the next flush. What happens when the output takes nothing for long is
+the operator's choice: what does not fit the bound is dropped, counted and told of by a line in the log, or (`blocks`)
+`full` says that no further call may leave until it takes lines again. Nothing here ever raises into a call.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import select
-import stat
-import threading
 import time
-from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from proxy.audit.outbox import HELD_BYTES
+from proxy.audit.output import Output
 from proxy.audit.rendering import Clock
-from proxy.errors import ConfigurationError, Fault
 from proxy.model import AuditRecord, Caller
 
 FLUSH_BYTES: Final = 64 * 1024
 FLUSH_SECONDS: Final = 0.1
-HELD_BYTES: Final = 4 * 1024 * 1024
-ROTATION_SECONDS: Final = 0.1
+FULL_BYTES: Final = HELD_BYTES * 3 // 4
+"""Waiting bytes from which on no call leaves, where it is so chosen. The rest is for the lines of those in progress."""
 CLOSE_SECONDS: Final = 2.0
 
 
@@ -46,133 +43,13 @@ class CredentialRead(msgspec.Struct, gc=False):
     result: str
 
 
-class Output:
-    """The descriptor behind the sink, written by one thread at a time.
-
-    Counts lines in `written` and `dropped`. A file is opened again when its path leads to another file, so that it can
-    be rotated by renaming it.
-    """
-
-    def __init__(self, path: Path | None, descriptor: int = 1) -> None:
-        """Writes to `path`, made 0600 if missing, or to `descriptor` (standard output) when there is none.
-
-        Raises ConfigurationError when the file cannot be opened.
-        """
-        self.written = 0
-        self.dropped = 0
-        self._path = path
-        self._descriptor = descriptor if path is None else _open_first(path)
-        self._outbox: deque[bytes] = deque()
-        self._handed_over = 0  # bytes; only the loop's thread adds here
-        self._let_go = 0  # bytes; only the holder of the lock adds here
-        self._lock = threading.Lock()
-        self._sent = 0
-        self._look_again = 0.0
-        self._pipe = not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
-
-    @property
-    def waiting(self) -> int:
-        """Bytes handed over and not yet written."""
-        return self._handed_over - self._let_go
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing waits."""
-        return not self._outbox
-
-    def hand_over(self, lines: bytes) -> None:
-        """Queue whole lines, in order, for the next `drain`; drops the lines when too much waits already."""
-        if self.waiting + len(lines) > HELD_BYTES:
-            self.dropped += lines.count(b"\n")
-        else:
-            self._handed_over += len(lines)
-            self._outbox.append(lines)
-
-    def drain(self) -> bool:
-        """Write all that waits. False when something is left because the descriptor would not take it."""
-        with self._lock:
-            self._follow_rotation()
-            while self._outbox:
-                if not self._write_some(self._outbox[0]):
-                    return False
-            return True
-
-    def wait_writable(self, seconds: float) -> bool:
-        """Whether a pipe takes more, waiting at most `seconds` for it."""
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        return bool(poll.poll(seconds * 1000))
-
-    def close(self) -> None:
-        """Count what could not be written as dropped; close a file."""
-        with self._lock:
-            for lines in self._outbox:
-                self.dropped += lines.count(b"\n", self._sent)
-                self._sent = 0
-            self._outbox.clear()
-            if self._path is not None:
-                os.close(self._descriptor)
-
-    def _write_some(self, lines: bytes) -> bool:
-        """Write from the head of the outbox, which stays there until all of it is written. False when nothing went."""
-        part = lines
-        if self._pipe:
-            # A reader that has stopped must not stop the loop too: a pipe that polls writable takes this much at once.
-            if not self.wait_writable(0):
-                return False
-            part = lines[self._sent : self._sent + select.PIPE_BUF]
-        elif self._sent:
-            part = lines[self._sent :]
-        try:
-            taken = os.write(self._descriptor, part)
-        except OSError:
-            return False
-        self.written += part.count(b"\n", 0, taken)
-        self._sent += taken
-        if self._sent == len(lines):
-            self._outbox.popleft()
-            self._let_go += self._sent
-            self._sent = 0
-        return True
-
-    def _follow_rotation(self) -> None:
-        """Look whether the path leads elsewhere now: never inside a line, and not for each line of a burst."""
-        if self._path is None or self._sent or time.monotonic() < self._look_again:
-            return
-        self._look_again = time.monotonic() + ROTATION_SECONDS
-        try:
-            there = os.stat(self._path)
-        except OSError:
-            there = None
-        ours = os.fstat(self._descriptor)
-        if there is None or (there.st_dev, there.st_ino) != (ours.st_dev, ours.st_ino):
-            self._reopen(self._path)
-
-    def _reopen(self, path: Path) -> None:
-        try:
-            fresh = _open(path)
-        except OSError:
-            return  # the old file still takes lines, which is better than none
-        os.close(self._descriptor)
-        self._descriptor = fresh
-
-
-def _open(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _open_first(path: Path) -> int:
-    try:
-        return _open(path)
-    except OSError as error:
-        raise ConfigurationError([Fault(str(path), 0, f"cannot be opened for audit lines: {error.strerror}")]) from None
-
-
 class AuditSink:
     """Encodes records into lines and sees to it that they are written. Used on the event loop's thread only."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, *, blocks: bool = False) -> None:
         self.output = output
+        self.outbox = output.outbox
+        self._blocks = blocks
         self.clock = Clock()
         encoder = msgspec.json.Encoder()
         self._encode = encoder.encode
@@ -182,6 +59,11 @@ class AuditSink:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._closed = False
 
+    @property
+    def full(self) -> bool:
+        """Whether no call may leave now, since its line might be lost. Refusals still find room."""
+        return self._blocks and self.outbox.waiting > FULL_BYTES
+
     def write(self, record: AuditRecord | CredentialRead) -> None:
         """Add one line; it is written within 100 ms."""
         buffer = self._buffer
@@ -190,7 +72,7 @@ class AuditSink:
             self._encode_into(record, buffer, -1)
         except (ValueError, TypeError):  # text that is not Unicode: this line is lost, the call is not
             del buffer[length:]
-            self.output.dropped += 1
+            self.outbox.lose(1)
             return
         buffer += b"\n"
         if len(buffer) >= FLUSH_BYTES:
@@ -201,24 +83,32 @@ class AuditSink:
     def opened(self, record: AuditRecord) -> bool:
         """Write at once that a write, an upgrade or a tunnel is about to be sent, after all lines before it.
 
-        True once the line is in the kernel's hands; False when the sink would not take it (it is tried again).
+        False when the call may not go on: the output would not take the line (it is tried again), and `blocks`.
         """
         outcome = record.outcome
         record.outcome = "opened"
         try:
             line = self._encode(record)
         except (ValueError, TypeError):
-            self.output.dropped += 1
-            return False
+            self.outbox.lose(1)
+            return not self._blocks
         finally:
             record.outcome = outcome
         self._hand_over()
-        self.output.hand_over(line + b"\n")
-        if self.output.drain():
+        self.outbox.add(line + b"\n")
+        if not self.output.immediate:
+            self._flush()
+            return not self.full
+        if self.output.drain(opened=True):
             return True
         if self._timer is None:
             self._arm()
-        return False
+        return not self._blocks
+
+    def orphaned(self, opened: Mapping[str, Any], now: float) -> None:
+        """Closes a call that was opened by an earlier process and never ended: whether it took effect is not known."""
+        fields = {name: opened[name] for name in AuditRecord.__struct_fields__ if name in opened}
+        self.write(msgspec.convert(fields | {"time": self.clock.stamp(now), "outcome": "orphaned"}, AuditRecord))
 
     def credential_read(self, record: str, result: str, caller: Caller | None, now: float, call_id: str = "") -> None:
         """Add a line for one store read. `record` is its path below the mount, `now` epoch seconds."""
@@ -237,7 +127,7 @@ class AuditSink:
         self._writer.shutdown(wait=True)
         end = time.monotonic() + CLOSE_SECONDS
         while not self.output.drain() and time.monotonic() < end:
-            self.output.wait_writable(0.05)
+            self.output.settle(0.05)
         self.output.close()
 
     def _arm(self) -> None:
@@ -247,7 +137,7 @@ class AuditSink:
 
     def _hand_over(self) -> None:
         if self._buffer:
-            self.output.hand_over(bytes(self._buffer))
+            self.outbox.add(bytes(self._buffer))
             self._buffer.clear()
 
     def _flush(self) -> None:
@@ -255,7 +145,7 @@ class AuditSink:
             self._timer.cancel()
             self._timer = None
         self._hand_over()
-        if self._closed or self.output.idle:
+        if self._closed or self.outbox.head is None:
             return
         loop = asyncio.get_running_loop()
         self._writer.submit(self.output.drain).add_done_callback(lambda done: self._after(loop, done.result()))

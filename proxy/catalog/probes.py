@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from proxy.catalog.base import OneLine, Strict
-from proxy.dialect import Place, place
+from proxy.catalog.probe import Probe
+from proxy.dialect import place
 from proxy.errors import Kind
 
 Type = Literal["string", "number", "boolean", "array", "object", "null"]
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """One call and what is expected of its answer.
-
-    target   path and query, as they are sent
-    shape    (place, as written, the types that may stand there)
-    headers  names that the answer has
-    kind, code  the failure that is expected; empty where a success is
-    """
-
-    name: str
-    method: str
-    target: str
-    lines: tuple[tuple[str, str], ...]
-    body: Any
-    status: int
-    shape: tuple[tuple[Place, str, frozenset[str]], ...]
-    headers: tuple[str, ...]
-    kind: str
-    code: str
 
 
 def _checked_types(text: str) -> str:

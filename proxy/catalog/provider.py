@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from proxy.catalog.hosts import HostPattern
 from proxy.catalog.inside import Selector
 from proxy.catalog.operations import Operation, OperationIndex, told_apart
-from proxy.catalog.probes import Probe
+from proxy.catalog.probe import Probe
 from proxy.dialect import Dialect
 from signers.hmac_template import HmacTemplate
 from signers.placement import Placement

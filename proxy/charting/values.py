@@ -173,11 +173,15 @@ class Monitoring(Section):
 
 
 class ContractValues(Section):
-    """A nightly job in an injected pod that tries every way past the proxy (`doctor --pod`)."""
+    """Nightly jobs: every way past the proxy is tried in an injected pod (`doctor --pod`), and providers are asked with
+    the gateway's credentials whether they still answer as their files say (`contract`)."""
 
-    enabled: bool = Field(False, description="Install it.")
+    enabled: bool = Field(False, description="Install them.")
     schedule: str = Field("17 3 * * *", description="When, as cron says it.", min_length=9)
-    profile: Name = Field("default", description="Profile of its pod.")
+    profile: Name = Field("default", description="Profile of the injected pod.")
+    providers: tuple[Name, ...] = Field((), description="Providers to ask; needs the gateway.")
+    tenant: Name | Literal[""] = Field("", description="Tenant whose credentials they are asked with.")
+    agent: Name | Literal[""] = Field("", description="Agent in whose name.")
 
 
 class ChartValues(Section):

@@ -16,7 +16,7 @@ from proxy.commands.options import caller_of, caller_options
 from proxy.hardening import harden
 from proxy.identity.names import TenantList
 from proxy.settings import Settings, load
-from proxy.settings.model import FileAudit
+from proxy.settings.audit import FileAudit
 
 if TYPE_CHECKING:
     from proxy.running.environment import Prepared

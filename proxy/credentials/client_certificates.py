@@ -54,7 +54,7 @@ class _Known:
 class ClientCertificates:
     """Finds the certificates of records that name files or a role.
 
-    folder  of the files; None where the operator names none
+    folder  has a folder for each tenant with its files; None where the operator names none
     issue   None where the store is no Vault
     clock   epoch seconds
     """
@@ -63,12 +63,12 @@ class ClientCertificates:
         self._folder = folder
         self._issue = issue
         self._clock = clock
-        self._known: dict[tuple[str, Source], _Known] = {}
+        self._known: dict[tuple[str, str, Source], _Known] = {}
 
-    def of(self, path: str, source: Source, now: float) -> Current | Awaitable[Current]:
-        """The certificate of the record at `path`: at once when one holds. Raises (or the awaitable raises)
+    def of(self, tenant: str, path: str, source: Source, now: float) -> Current | Awaitable[Current]:
+        """The certificate of the tenant's record at `path`: at once when one holds. Raises (or the awaitable raises)
         GatewayError: `credential_missing` where it cannot be had at all, `credential_unavailable` for now."""
-        key = (path, source)
+        key = (tenant, path, source)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= MAX_KNOWN:
@@ -77,16 +77,16 @@ class ClientCertificates:
         found = known.current
         if found is not None and now < found.until:
             return found
-        renewal = self._renewal(path, source, known)
+        renewal = self._renewal(tenant, path, source, known)
         if found is None or now >= found.certificate.expires:
             return self._waited(path, renewal)
         # The one in use holds while the next is fetched.
         known.current = Current(found.certificate, min(now + LOOK_EVERY, found.certificate.expires))
         return known.current
 
-    def _renewal(self, path: str, source: Source, known: _Known) -> asyncio.Task[Current]:
+    def _renewal(self, tenant: str, path: str, source: Source, known: _Known) -> asyncio.Task[Current]:
         if known.renewal is None:
-            known.renewal = asyncio.get_running_loop().create_task(self._fetched(source, known))
+            known.renewal = asyncio.get_running_loop().create_task(self._fetched(tenant, source, known))
             known.renewal.add_done_callback(lambda task: self._renewed(path, known, task))
         return known.renewal
 
@@ -110,19 +110,21 @@ class ClientCertificates:
                 "credential_unavailable", _detail(path, "cannot be had just now"), retry_after=int(LOOK_EVERY)
             ) from None
 
-    async def _fetched(self, source: Source, known: _Known) -> Current:
+    async def _fetched(self, tenant: str, source: Source, known: _Known) -> Current:
         now = self._clock()
         if isinstance(source, PkiRequest):
             if self._issue is None:
                 raise ValueError("a pki role needs Vault as the store")
+            if source.role.rpartition(".")[0] != tenant:  # records are the tenants' own, the login is everybody's
+                raise ValueError(f"pki.role of a record of tenant {tenant} must be called {tenant}.NAME")
             issued = await self._issue(source)
             return Current(issued, now + (issued.expires - now) * RENEW_AT)
-        return await asyncio.to_thread(self._read, source, known, now)
+        return await asyncio.to_thread(self._read, tenant, source, known, now)
 
-    def _read(self, source: CertificateFiles, known: _Known, now: float) -> Current:
+    def _read(self, tenant: str, source: CertificateFiles, known: _Known, now: float) -> Current:
         if self._folder is None:
             raise ValueError("upstream.client_certificates names no folder")
-        files = [self._folder / name for name in (source.certificate, source.private_key, source.ca) if name]
+        files = [self._folder / tenant / name for name in (source.certificate, source.private_key, source.ca) if name]
         seen = tuple((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in map(os.stat, files))
         if known.current is not None and seen == known.seen:
             return Current(known.current.certificate, now + LOOK_EVERY)

@@ -46,12 +46,14 @@ OnRenewal = Callable[[str, str], None]
 class _Flight:
     """What is known of one credential's tokens: the one in memory, the renewal under way, the last failure."""
 
-    __slots__ = ("failure", "forced_at", "of", "retry_at", "task", "token")
+    __slots__ = ("failure", "failures", "forced_at", "of", "retry_at", "task", "token")
 
     def __init__(self) -> None:
         self.token: Token | None = None
         self.task: asyncio.Task[Token] | None = None
         self.failure: NoToken | None = None
+        self.failures = 0
+        """Renewals in a row that brought nothing."""
         self.of = ""
         """Fingerprint of the credential that `failure` is about."""
         self.retry_at = -inf
@@ -261,6 +263,7 @@ class Issuing:
         self._tasks.discard(task)
         failure = None if task.cancelled() else task.exception()
         flight.failure, flight.of, flight.retry_at = None, of, -inf
+        flight.failures = 0 if failure is None else flight.failures + 1
         if isinstance(failure, NoToken):
             flight.failure, flight.retry_at = failure, failure.retry_at
         elif failure is not None:
@@ -282,7 +285,7 @@ class Issuing:
 
     async def _mint(self, entry: Entry, loaded: Loaded, flight: _Flight, behalf: OnBehalf) -> Token:
         grant, app, now = _grant(loaded), loaded.app, self._clock()
-        attempt = 1 if flight.failure is None else 2
+        attempt = flight.failures + 1
         try:
             client = client_of(grant, app, self._facts(app.provider), dict(loaded.record.vars))
             asked = grant_of(grant, app, client, now, os.urandom(16).hex(), behalf)
@@ -307,7 +310,7 @@ class Issuing:
         """When to ask again. A rejection is written into the record, so that no process asks until that changes."""
         now = self._clock()
         if refusal.outcome != "rejected":
-            return now + max(refusal.retry_after or 0.0, self._limits.pause(attempt + 1))
+            return now + max(refusal.retry_after or 0.0, self._limits.pause(attempt))
         if behalf is not NOBODY:
             return now + self._limits.longest_pause  # it may be about the person, not about the credential
         rejection = Rejection(refusal.error, fingerprint(_grant(loaded), loaded.app), now)

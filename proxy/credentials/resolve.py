@@ -302,7 +302,7 @@ class Resolver:
             raise unbound(entry, destination)
         if self._certificates is None:
             raise GatewayError("credential_missing", f"{subject(entry.key)} wants a certificate that nothing here has.")
-        current = self._certificates.of(entry.path, source, now)
+        current = self._certificates.of(entry.key.tenant, entry.path, source, now)
         if isinstance(current, Current):
             return self._with_certificate(entry, loaded, use, provider, current)
         return self._with_awaited_certificate(entry, loaded, use, provider, current)

@@ -1,8 +1,8 @@
 """The client certificate of a record: in the record itself, in files, or issued by Vault for a while.
 
     certificate, private_key, passphrase, ca                              PEM texts
-    certificate_file, private_key_file, passphrase, ca_file               names below the operator's folder
-    pki: {role, mount, common_name, dns_names, uris, ttl}, ca             a role of Vault's PKI engine
+    certificate_file, private_key_file, passphrase, ca_file               names below the tenant's folder
+    pki: {role, mount, common_name, dns_names, uris, ttl}, ca             a role of Vault's PKI engine: TENANT.NAME
 
 They stand in a record of kind `mtls`, or under `mtls` in a record of another kind, which then has both.
 """
@@ -31,7 +31,7 @@ _MOUNT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}(?:/[A-Za-z0-9._-]{1,128}){0,7
 
 @dataclass(frozen=True, slots=True)
 class CertificateFiles:
-    """Names below the operator's folder of client certificates; `ca` is "" for the usual roots."""
+    """Names below the tenant's folder of client certificates; `ca` is "" for the usual roots."""
 
     certificate: str
     private_key: str

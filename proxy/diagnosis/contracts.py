@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from proxy.app import Instance
-from proxy.catalog.probes import Probe
+from proxy.catalog.probe import Probe
 from proxy.catalog.provider import Provider
+from proxy.diagnosis.asking import asked
 from proxy.diagnosis.shapes import Drift, Shape, differences, shape_of, type_of
 from proxy.dialect import Answer
 from proxy.model import Destination, Headers
@@ -74,15 +75,8 @@ async def replies(
 
 
 async def _asked(probe: Probe, origin: Destination, session: RunSession, proxy: tuple[str, int]) -> Reply:
-    try:
-        async with asyncio.timeout(CALL_SECONDS):
-            reader, writer = await asyncio.open_connection(*proxy)
-            writer.write(_request(probe, origin, session))
-            raw = await reader.read()
-            writer.close()
-    except (OSError, TimeoutError) as error:
-        return Reply(why=type(error).__name__)
-    return _read(raw)
+    raw = await asked(proxy, _request(probe, origin, session), CALL_SECONDS)
+    return Reply(why=raw.why) if raw.why else _read(raw.reply)
 
 
 def _request(probe: Probe, origin: Destination, session: RunSession) -> bytes:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from proxy.app import Instance, Outside
+from proxy.diagnosis.asking import asked
 from proxy.diagnosis.echo import Echo, Received
 from proxy.diagnosis.probes import Probe, probes_for
 from proxy.model import Destination
 from proxy.running.session import RunSession
 from proxy.settings import Settings
-from proxy.settings.model import FileAudit
+from proxy.settings.audit import FileAudit
 from proxy.upstream.addresses import Networks
 from proxy.upstream.dial import Dialler
 from proxy.upstream.resolver import Dialable
@@ -54,7 +55,7 @@ async def findings(settings: Settings, session: RunSession) -> list[Finding]:
     """
     with tempfile.TemporaryDirectory(prefix="sluicegate-doctor-") as folder:
         audit = Path(folder) / "audit.jsonl"
-        private = settings.model_copy(update={"audit": FileAudit(sink="file", path=audit)})
+        private = settings.model_copy(update={"audit": FileAudit.model_validate({"sink": "file", "path": audit})})
         sent = await _through_an_instance(private, session, Path(folder) / "echo")
         return [_finding(probe, answer, received, _records(audit)) for probe, answer, received in sent]
 
@@ -133,15 +134,10 @@ class _EchoDialler(Dialler):
 async def _send(number: int, probe: Probe, session: RunSession, proxy: tuple[str, int]) -> _Answer:
     if probe.destination is None:
         return _Answer()
-    try:
-        async with asyncio.timeout(CALL_SECONDS):
-            reader, writer = await asyncio.open_connection(*proxy)
-            writer.write(_request(number, probe, session))
-            reply = await reader.read()
-            writer.close()
-    except (OSError, TimeoutError) as error:
-        return _Answer(why=type(error).__name__)
-    head, _, body = reply.partition(b"\r\n\r\n")
+    raw = await asked(proxy, _request(number, probe, session), CALL_SECONDS)
+    if raw.why:
+        return _Answer(why=raw.why)
+    head, _, body = raw.reply.partition(b"\r\n\r\n")
     lines = dict(line.split(": ", 1) for line in head.decode("latin-1").split("\r\n")[1:] if ": " in line)
     return _Answer(int(head.split(b" ")[1]), lines.get("Sluicegate-Call-Id", ""), _reason(body))
 

@@ -51,13 +51,7 @@ class _ClusterIssuer:
 
     def caller(self, verified: Verified, token: Secret) -> Caller:
         values = _values(verified.claims)
-        rule = next((rule for rule in self._rules if rule.fits(values["namespace"], values["name"])), None)
-        if rule is None:
-            raise TokenFault("No rule of this proxy maps the token's service account to a tenant and agent.")
-        try:
-            tenant, agent, actor = rule.caller.fill(values)
-        except Unmapped as fault:
-            raise TokenFault(fault.args[0]) from None
+        tenant, agent, actor = named_by(self._rules, values)
         return Caller(
             tenant=tenant,
             agent=agent,
@@ -69,6 +63,17 @@ class _ClusterIssuer:
             subject_token=token,
             traits=Traits(values["namespace"]),
         )
+
+
+def named_by(rules: Sequence[ServiceAccountRule], values: Mapping[str, str]) -> tuple[str, str, str]:
+    """Tenant, agent and actor of an account, by the first rule that fits. Raises TokenFault where none does."""
+    rule = next((rule for rule in rules if rule.fits(values["namespace"], values["name"])), None)
+    if rule is None:
+        raise TokenFault("No rule of this proxy maps the token's service account to a tenant and agent.")
+    try:
+        return rule.caller.fill(values)
+    except Unmapped as fault:
+        raise TokenFault(fault.args[0]) from None
 
 
 class ServiceAccount(BearerIdentifier):

@@ -16,9 +16,8 @@ from policies.traits import Traits
 from proxy.identity.bearer import presented_token
 from proxy.identity.compact import TokenFault, unverified_issuers
 from proxy.identity.identifier import Answer, misconfigured, refused
-from proxy.identity.mapping import Unmapped
 from proxy.identity.memory import Memory
-from proxy.identity.service_account import ServiceAccountRule, account_of
+from proxy.identity.service_account import ServiceAccountRule, account_of, named_by
 from proxy.model import Caller, Presented
 from signers.secret import Secret
 
@@ -98,13 +97,7 @@ class TokenReview:
             raise TokenFault("The token is not for this proxy: its audience is another.")
         user = status.get("user") or {}
         values = self._values(user)
-        rule = next((rule for rule in self._rules if rule.fits(values["namespace"], values["name"])), None)
-        if rule is None:
-            raise TokenFault("No rule of this proxy maps the token's service account to a tenant and agent.")
-        try:
-            tenant, agent, actor = rule.caller.fill(values)
-        except Unmapped as fault:
-            raise TokenFault(fault.args[0]) from None
+        tenant, agent, actor = named_by(self._rules, values)
         return Caller(
             tenant, agent, actor, now + self._ttl, "token_review", hashlib.sha256(token).hexdigest(),
             subject_token=Secret(token.decode("ascii")), traits=Traits(values["namespace"]),

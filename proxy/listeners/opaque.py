@@ -51,6 +51,7 @@ class OpaqueTunnel:
 
     async def _dial(self) -> None:
         exchange = self._exchange
+        self._pipeline.accounting.opened(exchange)
         exchange.stage = "exchange"
         destination = exchange.call.destination
         found = self._pipeline.addresses.resolve(destination.host, destination.port, self._allowed.networks)

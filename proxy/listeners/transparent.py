@@ -199,15 +199,12 @@ class PlainRequests(Service):
         self._port = port
 
     def request(self, head: RequestHead, connection: ServerConnection) -> None:
-        line, host = head.line, head.section.host
         try:
-            memo = line.memo
-            if memo is None or memo[0] != host:
-                memo = line.memo = (host, self._place(line, host))
+            place = self._place(head.line, head.section.host)
         except GatewayError as error:
             self.refuse(error, connection)
             return
-        self.pipeline.begin(self.call(head, connection, memo[1]), connection, self.chain)
+        self.pipeline.begin(self.call(head, connection, place), connection, self.chain)
 
     def _place(self, line: RequestLine, host: bytes | None) -> Place:
         if line.method == "CONNECT":

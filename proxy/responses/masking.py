@@ -17,6 +17,8 @@ SHORTEST: Final = 12
 _INFLATE_STEP: Final = 262_144
 _MOST_INFLATED: Final = 8 * 1024 * 1024
 """Bytes of text that one segment may hold: 64 KiB of ordinary JSON hold a tenth of it, a decompression bomb more."""
+_MOST_MEMBERS: Final = 256
+"""gzip members that one segment may hold: empty ones cost time and no text."""
 
 
 class Masks:
@@ -120,7 +122,7 @@ class CompressedGuard:
 
     def _look_at(self, data: bytes) -> int:
         """Inflates `data` and searches the text; returns how many bytes of text it held."""
-        fresh = 0
+        fresh = members = 0
         while True:
             try:
                 text = self._inflate.decompress(data, _INFLATE_STEP)
@@ -138,6 +140,9 @@ class CompressedGuard:
             self._search(text)
             data = self._inflate.unconsumed_tail
             if self._inflate.eof and self._inflate.unused_data:
+                members += 1
+                if members > _MOST_MEMBERS:
+                    raise Reflected
                 data = self._inflate.unused_data  # a gzip body may have several members (RFC 1952 section 2.2)
                 self._inflate = zlib.decompressobj(self._wbits)
             elif not data and len(text) < _INFLATE_STEP:

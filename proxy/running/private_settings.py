@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 
 from proxy.errors import ConfigurationError, Fault
 from proxy.settings import Settings
+from proxy.settings.audit import FileAudit
 from proxy.settings.loading import DEFAULT_FILE
-from proxy.settings.model import FileAudit
 from proxy.settings.traffic import Listener
 
 AUDIT_FILE: Final = "run.jsonl"
@@ -49,7 +49,7 @@ def log_level(settings: Settings) -> Level:
 def _audit(environment: Mapping[str, str]) -> FileAudit:
     folder = _base(environment, "XDG_STATE_HOME", ".local/state") / "sluicegate"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return FileAudit(sink="file", path=folder / AUDIT_FILE)
+    return FileAudit.model_validate({"sink": "file", "path": folder / AUDIT_FILE}, context={"folder": folder})
 
 
 def _base(environment: Mapping[str, str], variable: str, default: str) -> Path:

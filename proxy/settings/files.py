@@ -10,6 +10,7 @@ from pathlib import Path
 from proxy.errors import ConfigurationError, Fault
 from proxy.hardening import check_private
 from proxy.settings.identity import Identity
+from proxy.settings.ledger import PostgresLedger
 from proxy.settings.model import Settings
 from proxy.settings.store import (
     AppRoleAuth,
@@ -112,6 +113,8 @@ def _secret_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
     for number, listener in enumerate(settings.listeners):
         if listener.tls is not None:
             yield ("listeners", number, "tls", "key"), listener.tls.key
+    if isinstance(settings.ledger, PostgresLedger) and settings.ledger.password_file is not None:
+        yield ("ledger", "password_file"), settings.ledger.password_file
     store = settings.store
     if isinstance(store, FileStore):
         yield from ((("store", name), path) for name, path in _made_later(store) if path.exists())

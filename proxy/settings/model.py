@@ -11,8 +11,10 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_
 from policies.terms import LimitDocument
 from proxy.credentials.paths import check_path
 from proxy.errors import Fault
+from proxy.settings.audit import Audit
 from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section, as_written
 from proxy.settings.identity import IdentityChain
+from proxy.settings.ledger import Ledger
 from proxy.settings.store import Store
 from proxy.settings.traffic import FirewallSettings, Limits, Listener, RouteSettings, Upstream
 from proxy.settings.yaml_document import YamlDocument
@@ -33,19 +35,6 @@ class CertificateAuthority(Section):
 
     dir: FilePath = Field(as_written("./ca"), description="Folder of ca.crt and ca.key.")
     required: bool = Field(False, description="Never make an authority; refuse to start without one.")
-
-
-class StdoutAudit(Section):
-    """Audit lines to standard output, which carries nothing else."""
-
-    sink: Literal["stdout"] = "stdout"
-
-
-class FileAudit(Section):
-    """Audit lines to a file (0600), opened again after it was rotated away."""
-
-    sink: Literal["file"]
-    path: FilePath = Field(description="The file.")
 
 
 class State(Section):
@@ -69,12 +58,6 @@ class Blocks(Section):
     @classmethod
     def _record_path(cls, value: str) -> str:
         return check_path(value)
-
-
-class Ledger(Section):
-    """What was sent under which Idempotency-Key, where the provider does not keep that itself."""
-
-    kind: Literal["sqlite"] = Field("sqlite", description="`sqlite`: a file in `state.dir`, for one process.")
 
 
 class Quota(Section):
@@ -114,7 +97,6 @@ def _socket_path(value: object, info: ValidationInfo) -> object:
 
 
 ControlSocket = Annotated[FilePath, BeforeValidator(_socket_path)]
-Audit = Annotated[StdoutAudit | FileAudit, Field(discriminator="sink")]
 
 _DEFAULT_LISTENERS = (
     {"kind": "proxy", "bind": "127.0.0.1:18400"},
@@ -143,7 +125,8 @@ class Settings(Section):
     ca: CertificateAuthority = Field(as_written({}), description="Interception.")
     state: State = Field(as_written({}), description="What outlives a call.")
     ledger: Ledger | None = Field(
-        as_written({}), description="Idempotency keys; null for none: a call that needs one is then refused."
+        as_written({"kind": "sqlite"}),
+        description="Idempotency keys; null for none: a call that needs one is then refused.",
     )
     upstream: Upstream = Field(as_written({}), description="The way out.")
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")

@@ -144,7 +144,8 @@ class Upstream(Section):
 
     extra_ca_file: FilePath | None = Field(None, description="Roots trusted beside the system's, PEM.")
     client_certificates: FilePath | None = Field(
-        None, description="Folder of the certificates and keys that `mtls` records name as files."
+        None,
+        description="Folder of client certificates: `TENANT/NAME` are the files that an `mtls` record of TENANT names.",
     )
     proxy: str | None = Field(None, description="Parent proxy for every outbound connection: http://HOST:PORT.")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Container
+from functools import partial
 
 import msgspec
 
@@ -118,9 +120,10 @@ class Lifecycle(msgspec.Struct, eq=False):
         """Whether the call can be sent again, when the kept connection that it went out on turns out closed."""
         return self.repeatable and self.body_kept
 
-    def later(self, work: Awaitable[None]) -> None:
-        """Runs a stage that has to wait; the client's leaving cancels it."""
+    def later(self, work: Awaitable[None], *awaited: Awaitable[object]) -> None:
+        """Runs a stage that has to wait; the client's leaving cancels it. `awaited`: what the work waits for."""
         self.task = asyncio.ensure_future(self._guarded(work))
+        self.task.add_done_callback(partial(_close_unbegun, (work, *awaited)))
 
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
@@ -178,3 +181,10 @@ class Lifecycle(msgspec.Struct, eq=False):
     def _let_go_of_held(self) -> None:
         self.connection.service.buffered.used -= self._held_size
         self._held, self._held_size = None, 0
+
+
+def _close_unbegun(works: tuple[Awaitable[object], ...], _: asyncio.Task[None]) -> None:
+    """A task that was cancelled before its first step has begun none of its coroutines: Python would say so at each."""
+    for work in works:
+        if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+            work.close()

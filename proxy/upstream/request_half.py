@@ -84,13 +84,13 @@ class RequestHalf(ReplyHalf, eq=False):
             self._refuse_while_open()
         addresses = way.addresses(time.monotonic())
         if not isinstance(addresses, tuple):
-            self.later(self._resolve(addresses, fresh))
+            self.later(self._resolve(addresses, fresh), addresses)
             return
         found = self.means.pool.take(way.key, addresses, once=not self._replaceable, fresh=fresh)
         if isinstance(found, ClientConnection):
             self._write(found)
         else:
-            self.later(self._dialled(found))
+            self.later(self._dialled(found), found)
 
     def send_again(self, head: bytes) -> None:
         """The same call once more. Raises GatewayError."""

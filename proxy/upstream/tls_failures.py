@@ -50,15 +50,20 @@ def handshake_failure(error: Exception, name: str, shown: bool = False) -> Gatew
 
 def late_failure(name: str, shown: bool, error: Exception) -> GatewayError | None:
     """The same for an alert after the handshake: with TLS 1.3 a server may only then have seen our certificate, or that
-    there is none (RFC 8446 section 4.4.2.4). None for what is no alert: the connection was just lost."""
-    reason = error.reason or "" if isinstance(error, ssl.SSLError) else ""
-    return _alerted(reason, name, shown) if "ALERT" in reason else None
+    there is none (RFC 8446 section 4.4.2.4). None where nothing is said of that: the connection was just lost."""
+    return _about_ours(error.reason or "", name, shown) if isinstance(error, ssl.SSLError) else None
+
+
+def _about_ours(reason: str, name: str, shown: bool) -> GatewayError | None:
+    """What an alert says of our certificate, or of our having none; None when it is about something else."""
+    detail = _refusal(reason, name) if shown else _demand(reason, name)
+    return GatewayError("upstream_tls", detail, blame="credential") if detail is not None else None
 
 
 def _alerted(reason: str, name: str, shown: bool) -> GatewayError:
-    detail = _refusal(reason, name) if shown else _demand(reason, name)
-    if detail is not None:
-        return GatewayError("upstream_tls", detail, blame="credential")
+    ours = _about_ours(reason, name, shown)
+    if ours is not None:
+        return ours
     if reason in _VERSIONS:
         return GatewayError("upstream_tls", f"{name} speaks no TLS version that is wanted here.")
     said = reason.replace("_", " ").lower() or "handshake failure"

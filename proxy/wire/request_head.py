@@ -62,7 +62,9 @@ def _spelling(name: bytes) -> tuple[bytes, int]:
     role = _ROLES.get(compared, _DROPPED if compared.startswith(b"sluicegate-") else _PLAIN)
     if b"_" in name and role in (_LENGTH, _CODING, _HOST, _CONNECTION):
         raise malformed("A header name with underscores poses as a framing or routing field.")
-    if len(_spellings) < _SPELLINGS_LIMIT and len(name) <= 64:
+    if len(name) <= 64:
+        if len(_spellings) >= _SPELLINGS_LIMIT:
+            _spellings.clear()  # somebody invents names: those in use come back at their next call
         _spellings[name] = (compared, role)
     return compared, role
 

@@ -101,10 +101,11 @@ def _document(body: bytes) -> Element:
     """The root of an XML document without a document type, which could hold entities. Raises ValueError."""
     from xml.etree.ElementTree import ParseError, fromstring  # most proxies assume no role
 
-    if b"<!" in body:
+    text = body.decode("utf-8")  # text, or the document could name an encoding in which "<!" looks otherwise
+    if "<!" in text:
         raise ValueError("declarations are not read")
     try:
-        return fromstring(body)  # noqa: S314 - no declaration, so no entity, and bounded by who reads the reply
+        return fromstring(text)  # noqa: S314 - no declaration, so no entity, and bounded by who reads the reply
     except (ParseError, LookupError, RecursionError):
         raise ValueError("is no XML") from None
 

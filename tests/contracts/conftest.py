@@ -10,8 +10,9 @@ import pytest
 from proxy.credentials.store import Store
 from tests.contracts.stores import Filled, FilledDirectory, make_store
 from tests.openbao import bao, openbao
+from tests.postgres import postgres_server, postgres_url
 
-__all__ = ["bao", "openbao"]
+__all__ = ["bao", "openbao", "postgres_server", "postgres_url"]
 
 
 @pytest.fixture(params=["file", "vault"])

@@ -61,7 +61,12 @@ async def world(sts: Sts) -> AsyncIterator[World]:
 def process(world: World) -> Bench:
     bench = world.process()
     bench.resolver = Resolver(
-        world.store, prepare, clock=world.clock, issuing=bench.issuing, signers=SIGNERS, masks_of=lambda _: None
+        world.store,
+        prepare,
+        clock=world.clock,
+        issuing=bench.issuing,
+        signers={"aws": SIGNERS["aws"].prepare},
+        masks_of=lambda _: None,
     )
     return bench
 

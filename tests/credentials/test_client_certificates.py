@@ -18,8 +18,8 @@ from signers.client_certificate import ClientCertificate, client_certificate
 from signers.secret import Secret
 from tests.credentials.stubs import Clock
 
-PATH = "tenants/acme/orders"
-ROLE = PkiRequest("agents", "pki", "bot.example", 300)
+TENANT, PATH = "acme", "tenants/acme/orders"
+ROLE = PkiRequest("acme.agents", "pki", "bot.example", 300)
 FILES = CertificateFiles("tls.crt", "tls.key")
 CA = trustme.CA()
 START = 1_900_000_000.0
@@ -58,7 +58,7 @@ def issuer(clock: Clock) -> Issuer:
 
 
 async def shown(certificates: ClientCertificates, now: float, source: PkiRequest | CertificateFiles = ROLE) -> Current:
-    found = certificates.of(PATH, source, now)
+    found = certificates.of(TENANT, PATH, source, now)
     return await found if isinstance(found, Awaitable) else found
 
 
@@ -81,7 +81,7 @@ async def test_it_is_renewed_at_two_thirds_while_the_old_one_is_used(clock: Cloc
     first = await shown(certificates, START)
     assert START + 190 < first.until < START + 201
     clock.now = START + 201
-    during = certificates.of(PATH, ROLE, clock.now)
+    during = certificates.of(TENANT, PATH, ROLE, clock.now)
     assert isinstance(during, Current)  # no call waits
     assert during.certificate is first.certificate
     await settled()
@@ -121,8 +121,8 @@ async def test_a_caller_that_leaves_does_not_end_the_request(clock: Clock, issue
 async def test_another_record_or_role_is_another_certificate(clock: Clock, issuer: Issuer) -> None:
     certificates = ClientCertificates(None, issuer, clock)
     first = await shown(certificates, START)
-    other = await shown(certificates, START, PkiRequest("agents", "pki", "other.example", 300))
-    elsewhere = certificates.of("tenants/globex/orders", ROLE, START)
+    other = await shown(certificates, START, PkiRequest("acme.agents", "pki", "other.example", 300))
+    elsewhere = certificates.of(TENANT, "tenants/acme/others", ROLE, START)
     assert isinstance(elsewhere, Awaitable)
     assert len({found.certificate.fingerprint for found in (first, other, await elsewhere)}) == 3
 
@@ -133,7 +133,32 @@ async def test_without_vault_a_role_is_refused(clock: Clock) -> None:
     assert refused.value.code.name == "credential_missing"
 
 
+@pytest.mark.parametrize("tenant", ["globex", "acm", "acme.agents", ""])
+async def test_a_role_called_after_another_tenant_is_refused(clock: Clock, issuer: Issuer, tenant: str) -> None:
+    certificates = ClientCertificates(None, issuer, clock)
+    await shown(certificates, START)
+    found = certificates.of(tenant, PATH, ROLE, START)
+    assert isinstance(found, Awaitable)
+    with pytest.raises(GatewayError) as refused:
+        await found
+    assert refused.value.code.name == "credential_missing"
+    assert issuer.asked == 1
+
+
+async def test_files_of_another_tenant_are_not_looked_at(tmp_path: Path, clock: Clock) -> None:
+    certificates = ClientCertificates(tmp_path, None, clock)
+    written(tmp_path, "one.example")
+    await shown(certificates, START, FILES)
+    found = certificates.of("globex", PATH, FILES, START)
+    assert isinstance(found, Awaitable)
+    with pytest.raises(GatewayError) as refused:
+        await found
+    assert refused.value.code.name == "credential_unavailable"
+
+
 def written(folder: Path, name: str) -> None:
+    folder = folder / TENANT
+    folder.mkdir(exist_ok=True)
     leaf = CA.issue_cert(name)
     (folder / "tls.crt").write_text("".join(part.bytes().decode() for part in leaf.cert_chain_pems))
     (folder / "tls.key").write_text(leaf.private_key_pem.bytes().decode())
@@ -166,7 +191,7 @@ async def test_files_that_are_replaced_by_halves_leave_the_good_pair(tmp_path: P
     certificates = ClientCertificates(tmp_path, None, clock)
     written(tmp_path, "one.example")
     first = await shown(certificates, START, FILES)
-    (tmp_path / "tls.key").write_text(CA.issue_cert("x.example").private_key_pem.bytes().decode())
+    (tmp_path / TENANT / "tls.key").write_text(CA.issue_cert("x.example").private_key_pem.bytes().decode())
     clock.now += LOOK_EVERY + 1
     await shown(certificates, clock.now, FILES)
     with pytest.raises(ValueError, match="not the key"):

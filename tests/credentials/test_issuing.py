@@ -437,6 +437,26 @@ async def test_a_minted_token_is_kept_in_memory_and_renewed_before_it_ends(world
     assert "access_token" not in bench.record
 
 
+async def test_an_endpoint_that_stays_down_is_asked_less_and_less_for_minted_tokens(world: World) -> None:
+    machine(world)
+
+    async def down(request: TokenRequest) -> tuple[int, dict[str, str], bytes]:
+        return 503, {}, b""
+
+    world.respond = down  # type: ignore[method-assign]
+    bench, pauses = world.process(), []
+    for _ in range(8):
+        await bench.refused()
+        asked, begun = len(bench.asked), world.clock.now
+        while len(bench.asked) == asked:
+            world.clock.now += 0.5
+            await bench.refused()
+        pauses.append(world.clock.now - begun)
+    assert pauses[0] <= 1
+    assert pauses[-1] >= 45
+    assert max(pauses) <= 60.5
+
+
 async def test_a_rotated_client_secret_ends_the_old_tokens(world: World) -> None:
     """B56."""
     machine(world)

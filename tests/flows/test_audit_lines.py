@@ -35,6 +35,7 @@ FIELDS = [
     "stage",
     "rule",
     "policy",
+    "policy_hash",
     "credential",
     "attempts",
     "duration_ms",

@@ -19,11 +19,11 @@ PATH = "/api/conversations.list?limit=1"
 
 def pages(connection: Connection) -> None:
     query = parse_qs(urlsplit(connection.request().target.decode()).query)
-    number = int(query.get("cursor", ["p0"])[0][1:])
+    number = int(query.get("cursor", ["page:0"])[0][5:])
     body = {
         "ok": True,
         "channels": [number],
-        "response_metadata": {"next_cursor": f"p{number + 1}" if number < 2 else ""},
+        "response_metadata": {"next_cursor": f"page:{number + 1}" if number < 2 else ""},
     }
     content = json.dumps(body).encode()
     connection.send(
@@ -58,10 +58,10 @@ def test_the_pages_are_walked(flow: Flow) -> None:
         cursor = reply.header("Sluicegate-Next-Cursor")
         if cursor is None:
             break
-        assert "p1" not in cursor
+        assert "page:" not in cursor
     assert seen == [0, 1, 2]
     assert all(request.all("Sluicegate-Cursor") == [] for request in flow.upstream.requests)
-    assert flow.upstream.requests[-1].target == b"/api/conversations.list?limit=1&cursor=p2"
+    assert flow.upstream.requests[-1].target == b"/api/conversations.list?limit=1&cursor=page%3A2"
 
 
 def test_a_cursor_of_another_query_is_refused(flow: Flow) -> None:

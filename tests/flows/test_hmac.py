@@ -6,8 +6,10 @@ import base64
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,24 @@ def test_every_attempt_is_signed_for_its_own_time(flow: Flow) -> None:
     assert flow.product.get(flow.upstream, "/orders", method="POST", body=b"once").status == 200
     first, second = (verified(request) for request in flow.upstream.requests)
     assert int(second) > int(first)
+
+
+def test_a_refusal_by_another_clock_is_signed_once_more_by_that_clock(flow: Flow) -> None:
+    theirs = time.time() - 1800
+    answers = iter([401, 401, 200])
+
+    def script(connection: Connection) -> None:
+        connection.request()
+        date = formatdate(theirs, usegmt=True).encode()
+        connection.send(b"HTTP/1.1 %d X\r\nDate: %b\r\nContent-Length: 0\r\n\r\n" % (next(answers), date))
+
+    flow.upstream.script = script
+    assert flow.product.get(flow.upstream, "/orders").status == 401
+    assert flow.product.get(flow.upstream, "/orders").status == 200  # the offset is remembered for the host
+    ours, corrected, next_call = (int(verified(request)) / 1e6 for request in flow.upstream.requests)
+    assert abs(ours - time.time()) < 120
+    assert abs(corrected - theirs) < 120
+    assert abs(next_call - theirs) < 120
 
 
 def test_neither_secret_nor_key_is_in_reply_audit_or_log(flow: Flow) -> None:

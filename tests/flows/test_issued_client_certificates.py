@@ -30,8 +30,8 @@ def running(bao: OpenBao, folder: Path, place: Path, ttl: int) -> Iterator[Produ
     mount = f"pki-{folder.name}"
     bao.ask("POST", f"sys/mounts/{mount}", {"type": "pki"})
     root = bao.ask("POST", f"{mount}/root/generate/internal", {"common_name": "clients", "ttl": "1h"})
-    bao.ask("POST", f"{mount}/roles/agents", {"allow_any_name": True, "max_ttl": "1h", "key_type": "ec"})
-    pki = {"role": "agents", "mount": mount, "common_name": "support-bot.example", "ttl": ttl}
+    bao.ask("POST", f"{mount}/roles/{TENANT}.agents", {"allow_any_name": True, "max_ttl": "1h", "key_type": "ec"})
+    pki = {"role": f"{TENANT}.agents", "mount": mount, "common_name": "support-bot.example", "ttl": ttl}
     bao.put(f"tenants/{TENANT}/issued", {"kind": "mtls", "hosts": [HOST], "pki": pki})
     servers = trustme.CA()
     (folder / "token").write_text(bao.token)

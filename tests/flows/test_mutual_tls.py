@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from proxy.upstream.tls_identity import spki_pin
-from tests.flows.product import LOOPBACK, Product, eventually, origin, record, rule
+from tests.flows.product import LOOPBACK, TENANT, Product, eventually, origin, record, rule
 from tests.flows.tls_servers import HOST, PAST, Server, identity, nginx, pem, s_server
 from tests.flows.upstreams import OK, Connection, Upstream
 from tests.flows.wire import Reply
@@ -135,8 +135,8 @@ def running(made: Authorities, tmp_path_factory: pytest.TempPathFactory) -> Iter
         for version in ("tls1_2", "tls1_3"):
             given = {"one": using("one")["one"], "none": {}, "stranger": using("stranger")["stranger"]}
             allow += allows(servers[version], {f"{version}-{name}": more for name, more in given.items()})
-        (folder / "certificates").mkdir()
-        made.one.write(folder / "certificates", "one")
+        (folder / "certificates" / TENANT).mkdir(parents=True)
+        made.one.write(folder / "certificates" / TENANT, "one")
         (folder / "policies").mkdir()
         (folder / "policies" / "servers.pem").write_text(ca)
         (folder / "upstream-ca.pem").write_text(ca)
@@ -264,7 +264,7 @@ def test_blame_is_the_credential_s(flow: Flow) -> None:
 
 def test_a_file_that_is_replaced_is_taken_up(flow: Flow) -> None:
     assert flow.shown("files")[0] == flow.made.one.serial
-    flow.made.two.write(flow.product.folder / "certificates", "one")
+    flow.made.two.write(flow.product.folder / "certificates" / TENANT, "one")
     eventually(lambda: flow.shown("files")[0] == flow.made.two.serial, within=15, pause=0.2)
 
 

@@ -152,6 +152,41 @@ def test_a_chunked_json_body_leaves_with_a_length(flow: Flow) -> None:
     assert request.all("Content-Length") == [str(len(request.body))]
 
 
+def test_a_refusal_by_another_clock_is_no_reason_to_send_it_twice(flow: Flow) -> None:
+    """C05: nothing in the request is for a moment, and nothing newer is stored."""
+
+    def script(connection: Connection) -> None:
+        connection.request()
+        connection.send(b"HTTP/1.1 401 No\r\nDate: Mon, 30 Nov 2026 00:00:00 GMT\r\nContent-Length: 0\r\n\r\n")
+
+    flow.upstream.script, before = script, flow.upstream.script
+    try:
+        assert flow.ask("/head/x", b"X-Api-Key: " + PH.encode()).status == 401
+    finally:
+        flow.upstream.script = before
+    assert len(flow.upstream.requests) == 1
+
+
+def test_a_websocket_s_handshake_leaves_with_the_value(flow: Flow) -> None:
+    upgrade = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+               b"Sec-WebSocket-Version: 13", b"X-Api-Key: " + PH.encode())  # fmt: skip
+
+    def script(connection: Connection) -> None:
+        connection.request()
+        connection.send(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nhello")
+        connection.wait_for_end()
+
+    flow.upstream.script, before = script, flow.upstream.script
+    try:
+        with flow.session() as session:
+            session.client.send(session.request("GET", "/head/x", *upgrade))
+            assert session.client.reply_head().status == 101
+    finally:
+        flow.upstream.script = before
+    (request,) = flow.upstream.requests
+    assert (request.all("X-Api-Key"), request.all("Upgrade")) == ([SECRET], ["websocket"])
+
+
 def test_no_trailer_carries_what_a_placeholder_s_header_would(flow: Flow) -> None:
     with flow.session() as session:
         asked = session.request("PUT", "/head/x", b"Transfer-Encoding: chunked").partition(b"\r\nContent-Le")[0]

@@ -48,27 +48,23 @@ def test_it_refuses_the_dummy(seaweed: Seaweed, client: Any) -> None:
         seaweed.client("s3", DUMMY).get_object(Bucket="bucket", Key="k")
 
 
-@pytest.mark.parametrize(
-    "key", ["plain", "with space", "100%", "plus+plus", "a/b+c d/100%", "~*'()", "ünïcødé/日本", "a&b=c?d"]
-)
-def test_objects_with_any_key_come_back(client: Any, key: str) -> None:
-    client.put_object(Bucket="bucket", Key=key, Body=key.encode())
-    assert client.get_object(Bucket="bucket", Key=key)["Body"].read() == key.encode()
-    listed = client.list_objects_v2(Bucket="bucket", Prefix=key[:1])
-    assert key in [one["Key"] for one in listed["Contents"]]
+def test_objects_with_any_key_come_back(client: Any) -> None:
+    for key in ("plain", "with space", "100%", "plus+plus", "a/b+c d/100%", "~*'()", "ünïcødé/日本", "a&b=c?d"):
+        client.put_object(Bucket="bucket", Key=key, Body=key.encode())
+        assert client.get_object(Bucket="bucket", Key=key)["Body"].read() == key.encode()
+        listed = client.list_objects_v2(Bucket="bucket", Prefix=key[:1])
+        assert key in [one["Key"] for one in listed["Contents"]]
 
 
-@pytest.mark.parametrize("size", [0, 1, 5 * 1024 * 1024 + 1])
-@pytest.mark.parametrize("hashed", [False, True])
-def test_objects_of_any_size_come_back(
-    seaweed: Seaweed, product: Product, client: Any, size: int, hashed: bool
-) -> None:
+def test_objects_of_any_size_come_back(seaweed: Seaweed, product: Product, client: Any) -> None:
     """B62, B63. Unhashed, the SDK sends chunks and a checksum behind them."""
-    sender = seaweed.through(product, "s3", payload_signing_enabled=hashed)
-    content = bytes(range(256)) * (size // 256) + b"z" * (size % 256)
-    sender.put_object(Bucket="bucket", Key=f"of-{size}", Body=io.BytesIO(content))
-    found = client.get_object(Bucket="bucket", Key=f"of-{size}")["Body"].read()
-    assert hashlib.sha256(found).digest() == hashlib.sha256(content).digest()
+    for hashed in (False, True):
+        sender = seaweed.through(product, "s3", payload_signing_enabled=hashed)
+        for size in (0, 1, 5 * 1024 * 1024 + 1):
+            content = bytes(range(256)) * (size // 256) + b"z" * (size % 256)
+            sender.put_object(Bucket="bucket", Key=f"of-{size}", Body=io.BytesIO(content))
+            found = client.get_object(Bucket="bucket", Key=f"of-{size}")["Body"].read()
+            assert hashlib.sha256(found).digest() == hashlib.sha256(content).digest()
 
 
 def test_an_upload_in_parts_comes_back(client: Any) -> None:

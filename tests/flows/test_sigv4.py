@@ -165,6 +165,13 @@ def test_a_hash_that_the_client_declares_lets_a_body_of_any_size_stream(flow: Fl
     assert flow.verified("dynamodb").payload == hashlib.sha256(body).hexdigest()
 
 
+def test_a_body_that_the_client_calls_unsigned_is_hashed_where_no_tls_protects_it(flow: Flow) -> None:
+    assert flow.ask("plain", "PUT", "/b/k", b"X-Amz-Content-SHA256: UNSIGNED-PAYLOAD", body=b"hello").status == 200
+    assert flow.verified("plain").payload == hashlib.sha256(b"hello").hexdigest()
+    assert flow.ask("s3", "PUT", "/b/k", b"X-Amz-Content-SHA256: UNSIGNED-PAYLOAD", body=b"hello").status == 200
+    assert flow.verified("s3").payload == "UNSIGNED-PAYLOAD"
+
+
 def test_a_body_that_waits_for_100_continue_is_asked_for(flow: Flow) -> None:
     upstream = flow.upstreams["dynamodb"]
     with flow.product.tunnel(upstream) as client:

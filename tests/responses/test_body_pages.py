@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from proxy.catalog.graphql import asked
 from proxy.dialect import Answer, Condition, Pagination, place
 from proxy.responses.bodies import parameters_of, with_changes
-from proxy.responses.cursors import Bound, Cursors, Trail
+from proxy.responses.cursors import Bound, Trail
 from proxy.responses.pages import Sent, following
+from tests.responses.test_pages import carried
 
 PAGES = 1_000
 JSON, FORM = "application/json", "application/x-www-form-urlencoded"
@@ -127,7 +128,7 @@ def encoded(parameters: dict[str, Any], kind: str) -> bytes:
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_a_walk_of_a_thousand_pages_is_the_direct_walk(name: str) -> None:
     paging, kind, first, serve = CONVENTIONS[name]
-    cursors, trail = Cursors(b"k" * 32), Trail()
+    trail = Trail()
     original = body = encoded(first, kind)
     connection = asked(DOCUMENT).connection if name == "graphql" else None
     walked = []
@@ -139,10 +140,7 @@ def test_a_walk_of_a_thousand_pages_is_the_direct_walk(name: str) -> None:
         found = following(answer, paging, Sent("https://api.test/search", trail, sent, connection))
         if found is None:
             break
-        found.expires = 10.0
-        cursor = cursors.sealed(found, BOUND)
-        assert cursor is not None
-        opened = cursors.opened(cursor.encode(), BOUND, 1.0)
+        opened = carried(found, BOUND)
         body, trail = with_changes(original, kind, opened.body), opened.trail
         if kind == FORM:
             assert parse_qs(body.decode())["channel"] == ["C 1"]

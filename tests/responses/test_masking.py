@@ -164,3 +164,11 @@ def test_a_body_that_does_not_inflate_passes() -> None:
 @pytest.mark.parametrize("coding", [b"", b"identity", b"br", b"zstd", b"gzip, br"])
 def test_what_cannot_be_inflated_here_is_searched_as_it_is(coding: bytes) -> None:
     assert isinstance(masker(MASKS, coding), PlainMasker)
+
+
+def test_many_empty_members_are_not_looked_through() -> None:
+    """Each costs time and holds no text: the loop would stand still for a segment full of them."""
+    guard = CompressedGuard(MASKS, b"gzip")
+    guard.feed(gzip.compress(b"") * 200)
+    with pytest.raises(Reflected):
+        guard.feed(gzip.compress(b"") * 1_000)

@@ -85,10 +85,19 @@ DIRECT: dict[str, list[dict[str, str]]] = {
 """What a client that knows the convention would ask for, page after page."""
 
 
+def carried(found: Next, bound: Bound) -> Next:
+    """The next page as it comes back from the caller."""
+    cursors = Cursors(b"k" * 32)
+    found.expires = 10.0
+    cursor = cursors.sealed(found, bound)
+    assert cursor is not None
+    return cursors.opened(cursor.encode(), bound, 1.0)
+
+
 @pytest.mark.parametrize("name", CONVENTIONS)
 def test_a_walk_of_a_thousand_pages_meets_each_page_once(name: str) -> None:
     paging, serve = CONVENTIONS[name]
-    cursors, original, target, trail = Cursors(b"k" * 32), b"/list?a=%2F", b"/list?a=%2F", Trail()
+    original, target, trail = b"/list?a=%2F", b"/list?a=%2F", Trail()
     walked = []
     for _ in range(PAGES + 5):
         query = dict(parse_qsl(urlsplit(target.decode()).query))
@@ -99,10 +108,7 @@ def test_a_walk_of_a_thousand_pages_meets_each_page_once(name: str) -> None:
         found = following(answer, paging, Sent(ORIGIN + target.decode(), trail))
         if found is None:
             break
-        found.expires = 10.0
-        cursor = cursors.sealed(found, BOUND)
-        assert cursor is not None
-        opened = cursors.opened(cursor.encode(), BOUND, 1.0)
+        opened = carried(found, BOUND)
         target, trail = applied_to_target(original, opened), opened.trail
     assert walked == [serve(query)[1] for query in DIRECT[name]]
 

@@ -14,6 +14,7 @@ from policies.load import load as load_policies
 from proxy.catalog import Catalog
 from proxy.charting.schema import readme, values_schema
 from proxy.charting.values import ChartValues
+from proxy.commands.contract import contract
 from proxy.rules import provider_facts
 from proxy.settings import settings_from
 from proxy.webhook.configuration import Injection, WebhookSettings
@@ -200,6 +201,18 @@ def test_the_gateway_starts_with_its_configuration_and_policies(file: Path, tmp_
     assert loaded.size.rules > 0
 
 
+def test_providers_are_asked_with_the_gateways_credentials() -> None:
+    manifests = scenario(CHART / "ci" / "gateway-values.yaml")
+    gateway = by_name(manifests, "Deployment")["sg-sluicegate-gateway"]["spec"]["template"]["spec"]
+    jobs = {name: spec for name, spec in pod_specs(manifests).items() if "contract" in name}
+    assert set(jobs) == {"sg-sluicegate-contract-slack", "sg-sluicegate-contract-github"}
+    for spec in jobs.values():
+        (ran,) = spec["containers"]
+        assert contract.make_context("contract", ran["args"][1:]).params["tenant"] == "acme"
+        assert ran["volumeMounts"] == gateway["containers"][0]["volumeMounts"]
+        assert spec["volumes"] == gateway["volumes"]
+
+
 @with_gateway
 def test_the_gateway_scales_and_survives_a_drain(file: Path) -> None:
     manifests, wanted = scenario(file), values_of(file)["gateway"]
@@ -263,6 +276,7 @@ def changed(base: Manifest, path: str, value: Any) -> Manifest:
         ("gateway.settings", {"store": {"kind": "file"}}, "gateway.settings.ledger: sqlite stands on a volume"),
         ("gateway.settings.ledger", {"kind": "sqlite"}, "gateway.settings.ledger: sqlite stands on a volume"),
         ("gateway.policies", {}, "gateway.policies: is empty"),
+        ("contract.agent", "", "contract.tenant, contract.agent: are required"),
         ("gateway.tokenReview.enabled", False, "gateway.settings.identity: is required"),
     ],
 )

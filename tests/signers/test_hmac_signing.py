@@ -145,6 +145,11 @@ def test_a_call_without_a_body_gets_the_form_that_the_provider_wants() -> None:
 def test_what_is_no_form_is_refused_where_the_provider_signs_forms(kind: bytes) -> None:
     with pytest.raises(Unsignable, match="form body"):
         of("kraken", "k", KRAKEN_SECRET).need(request("POST", b"/0/private/Balance", b"{}", kind))
+    compressed = request("POST", b"/0/private/Balance", b"a=b", FORM)
+    with pytest.raises(Unsignable, match="Content-Encoding"):
+        of("kraken", "k", KRAKEN_SECRET).need(
+            compressed._replace(lines=(*compressed.lines, (b"content-encoding", b"gzip")))
+        )
     with pytest.raises(Unsignable, match="GET has none"):
         of("kraken", "k", KRAKEN_SECRET).need(request("GET", b"/0/private/Balance"))
 

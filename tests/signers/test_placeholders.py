@@ -208,6 +208,9 @@ def test_a_body_that_cannot_be_looked_into_is_refused_before_it_is_read() -> Non
         request(length=9, kind=FORM),
         request(length=9, kind=b"multipart/form-data; boundary=x"),
         request(b"/", (b"content-encoding", b"gzip"), length=9, kind=JSON),
+        request(b"/", (b"content-encoding", b"identity"), (b"content_encoding", b"br"), length=9, kind=JSON),
+        request(b"/", (b"content-type", FORM), length=9, kind=JSON),
+        request(b"/", (b"content_type", FORM), length=9, kind=JSON),
     ):
         with pytest.raises(Unsignable, match="into the body"):
             made.need(refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -524,6 +525,24 @@ async def test_a_client_that_leaves_ends_the_call_in_any_phase(phase: str) -> No
     else:
         ends.lines.connections[0].connection_lost(None)
     assert ends.finished == [("canceled", None)]
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("phase", ["addresses", "dial"])
+async def test_a_client_that_leaves_before_the_first_step_leaves_no_unawaited_coroutine(phase: str) -> None:
+    ends = Ends()
+
+    async def never(*_: object) -> Any:
+        raise AssertionError("begun")
+
+    if phase == "addresses":
+        ends.addresses = never
+    ends.ask()
+    ends.connection.connection_lost(None)  # no turn of the loop in between
+    await settled()
+    gc.collect()  # an unawaited coroutine is an error of the test then (PytestUnraisableExceptionWarning)
+    assert ends.finished == [("canceled", None)]
+    assert ends.lines.transports == []
 
 
 # Deadlines.

@@ -95,8 +95,6 @@ def alert(reason: str) -> ssl.SSLError:
         ("SSLV3_ALERT_HANDSHAKE_FAILURE", True, "may not take the client certificate"),
         ("SSLV3_ALERT_HANDSHAKE_FAILURE", False, "if it requires a client certificate"),
         ("SSLV3_ALERT_BAD_CERTIFICATE", False, "if it wants a client certificate"),
-        ("TLSV1_ALERT_PROTOCOL_VERSION", True, "no TLS version"),
-        ("TLSV1_ALERT_INTERNAL_ERROR", True, "internal error"),
     ],
 )
 def test_what_a_host_says_of_our_certificate_is_told_apart_at_once_and_late(
@@ -109,6 +107,23 @@ def test_what_a_host_says_of_our_certificate_is_told_apart_at_once_and_late(
         assert says in error.detail
 
 
-@pytest.mark.parametrize("error", [ConnectionResetError("gone"), alert("DECRYPTION_FAILED_OR_BAD_RECORD_MAC")])
+@pytest.mark.parametrize(
+    ("reason", "says"),
+    [("TLSV1_ALERT_PROTOCOL_VERSION", "no TLS version"), ("TLSV1_ALERT_INTERNAL_ERROR", "internal error")],
+)
+def test_other_alerts_end_the_handshake_and_are_named(reason: str, says: str) -> None:
+    error = handshake_failure(alert(reason), "right.test", True)
+    assert says in error.detail
+    assert error.blame != "credential"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionResetError("gone"),
+        alert("DECRYPTION_FAILED_OR_BAD_RECORD_MAC"),
+        alert("TLSV1_ALERT_INTERNAL_ERROR"),
+    ],
+)
 def test_a_connection_that_was_just_lost_is_no_word_on_a_certificate(error: Exception) -> None:
     assert late_failure("right.test", True, error) is None

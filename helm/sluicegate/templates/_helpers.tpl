@@ -156,7 +156,10 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- if not (hasKey .Values.webhook.profiles .Values.webhook.defaultProfile) }}
 {{- fail (printf "webhook.defaultProfile: there is no profile %q in webhook.profiles" .Values.webhook.defaultProfile) }}
 {{- end }}
-{{- if and .Values.contract.enabled (not (hasKey .Values.webhook.profiles .Values.contract.profile)) }}
+{{- if and .Values.contract.providers (not (and .Values.contract.tenant .Values.contract.agent)) }}
+{{- fail "contract.tenant, contract.agent: are required with contract.providers; whose credential is asked with?" }}
+{{- end }}
+{{- if and .Values.contract.enabled .Values.webhook.enabled (not (hasKey .Values.webhook.profiles .Values.contract.profile)) }}
 {{- fail (printf "contract.profile: there is no profile %q in webhook.profiles" .Values.contract.profile) }}
 {{- end }}
 {{- end }}
@@ -216,4 +219,61 @@ spec:
         readOnlyRootFilesystem: true
         capabilities: {drop: [ALL]}
         seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "sluicegate.gatewayMounts" -}}
+{{- $gateway := .Values.gateway }}
+- {name: config, mountPath: /etc/sluicegate, readOnly: true}
+- {name: policies, mountPath: /etc/sluicegate-policies, readOnly: true}
+{{- if $gateway.floor }}
+- {name: floor, mountPath: /etc/sluicegate-floor, readOnly: true}
+{{- end }}
+- {name: tls, mountPath: /etc/sluicegate-tls, readOnly: true}
+- {name: ca, mountPath: /etc/sluicegate-ca, readOnly: true}
+{{- if $gateway.stateKeySecretName }}
+- {name: state-key, mountPath: /etc/sluicegate-state, readOnly: true}
+{{- end }}
+- {name: run, mountPath: /run/sluicegate}
+{{- if $gateway.vaultToken.enabled }}
+- {name: tokens, mountPath: /var/run/secrets/sluicegate, readOnly: true}
+{{- end }}
+{{- end }}
+
+{{- /* Takes (dict "name" … "gateway" …). */}}
+{{- define "sluicegate.gatewayVolumes" -}}
+{{- $name := .name }}
+{{- $gateway := .gateway }}
+- name: config
+  configMap: {name: {{ $name }}}
+- name: policies
+  configMap: {name: {{ $name }}-policies}
+{{- if $gateway.floor }}
+- name: floor
+  configMap: {name: {{ $name }}-floor}
+{{- end }}
+- name: tls
+  secret: {secretName: {{ $gateway.tls.secretName }}, defaultMode: 0440}
+- name: ca
+  secret:
+    secretName: {{ $gateway.caSecretName }}
+    defaultMode: 0440
+    items:
+      - {key: tls.crt, path: ca.crt}
+      - {key: tls.key, path: ca.key}
+{{- if $gateway.stateKeySecretName }}
+- name: state-key
+  secret: {secretName: {{ $gateway.stateKeySecretName }}, defaultMode: 0440}
+{{- end }}
+- name: run
+  emptyDir: {medium: Memory, sizeLimit: 64Mi}
+{{- if $gateway.vaultToken.enabled }}
+- name: tokens
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken:
+          audience: {{ $gateway.vaultToken.audience }}
+          expirationSeconds: {{ $gateway.vaultToken.expirationSeconds }}
+          path: vault
+{{- end }}
 {{- end }}

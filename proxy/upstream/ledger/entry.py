@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 import time
 
 from proxy.errors import GatewayError, Kind, StoreError
 from proxy.upstream.ledger.rows import RETENTION, Reply, Row, Scope, after_failure, fingerprint, row_id, verdict
-from proxy.upstream.ledger.sqlite import Ledger
+from proxy.upstream.ledger.storage import Ledger
 
 log = logging.getLogger("sluicegate.ledger")
 
@@ -38,7 +37,7 @@ class Entry:
         row = Row(self._id, self._tenant, print_, "pending", self._instance, self._call_id, now, now + RETENTION)
         try:
             earlier = await self._entered(row)
-        except (OSError, sqlite3.Error, StoreError) as error:
+        except (OSError, StoreError) as error:
             log.error("the ledger cannot be written: %s", error)
             raise GatewayError("overloaded", "The ledger of idempotency keys cannot be written.") from None
         if earlier is not None:
@@ -54,13 +53,13 @@ class Entry:
             return await asyncio.shield(step)
         except asyncio.CancelledError:
             if await step is None:
-                await self._ledger.remove(self._id)
+                await self._ledger.remove(self._id, self._call_id)
             raise
 
     async def done(self, reply: Reply) -> None:
         """The call succeeded. Written before the client learns of it."""
         self.settled = True
-        await self._written(self._ledger.settle(self._id, "done", reply))
+        await self._written(self._ledger.settle(self._id, "done", reply, self._call_id))
 
     async def failed(self, kind: Kind, sent: bool) -> None:
         """The call failed, or was left by its client."""
@@ -69,13 +68,14 @@ class Entry:
         self.settled = True
         state = after_failure(kind, sent)
         if state is None:
-            await self._written(self._ledger.remove(self._id))
+            await self._written(self._ledger.remove(self._id, self._call_id))
         else:
-            await self._written(self._ledger.settle(self._id, state))
+            await self._written(self._ledger.settle(self._id, state, None, self._call_id))
 
     async def _written(self, step: object) -> None:
         try:
             await step  # type: ignore[misc]
-        except (OSError, sqlite3.Error) as error:
-            # The row stays pending: after a restart the outcome counts as unknown, which is the truth.
+        except (OSError, StoreError) as error:
+            # The row stays pending, until a later connection brings what is owed; after a restart its outcome counts as
+            # unknown, which is the truth.
             log.error("the ledger cannot be written: %s", error)

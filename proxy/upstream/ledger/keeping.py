@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from proxy.errors import GatewayError, Kind, StoreError
 from proxy.upstream.ledger.entry import Entry
 from proxy.upstream.ledger.rows import Reply, Scope
-from proxy.upstream.ledger.sqlite import Ledger
+from proxy.upstream.ledger.storage import Ledger
 from proxy.wire.reply_head import ReplyHead
 
 if TYPE_CHECKING:
@@ -22,13 +21,14 @@ LONGEST_KEY: Final = 255
 
 
 class Keeping:
-    """Makes entries. `secret` gives the key under which row ids are made; it may raise StoreError."""
+    """Makes entries. `secret` gives the key under which row ids are made; it may raise StoreError. `instance` names
+    this process."""
 
-    def __init__(self, ledger: Ledger, secret: Callable[[], bytes]) -> None:
+    def __init__(self, ledger: Ledger, secret: Callable[[], bytes], instance: str) -> None:
         self._ledger = ledger
         self._read_secret = secret
         self._secret = b""
-        self._instance = uuid.uuid4().hex
+        self._instance = instance
 
     def entry(self, scope: Scope, key: bytes, call_id: str) -> Entry:
         """The entry of a call. Raises GatewayError."""

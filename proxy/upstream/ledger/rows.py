@@ -47,6 +47,16 @@ class Row:
     created: float
     expires: float
     reply: Reply | None = None
+    alive: bool = False
+    """Another process is still about it."""
+
+    @property
+    def columns(self) -> tuple[str, str, str, str, str, str, float, float]:
+        """What is stored of a call that begins."""
+        return (
+            *(self.id, self.tenant, self.fingerprint, self.state),
+            *(self.instance, self.call_id, self.created, self.expires),
+        )
 
 
 def row_id(secret: bytes, scope: Scope, key: bytes) -> str:
@@ -78,7 +88,7 @@ def verdict(row: Row, print_: str, instance: str, now: float) -> Reply | None:
         raise GatewayError(
             "outcome_unknown", "The call with this Idempotency-Key was done, but its reply was too large to keep."
         )
-    if row.state == "pending" and row.instance == instance:
+    if row.state == "pending" and (row.alive or row.instance == instance):
         raise GatewayError(
             "idempotency_in_flight",
             "The first call with this Idempotency-Key is still running.",

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import msgspec
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from proxy.upstream.ledger.rows import Reply, Row, State
+from proxy.upstream.ledger.storage import Sealer
 
 T = TypeVar("T")
 LEDGER_FILE: Final = "ledger.sqlite"
-_NONCE: Final = 12
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS calls (
     id TEXT PRIMARY KEY, tenant TEXT NOT NULL, fingerprint TEXT NOT NULL, state TEXT NOT NULL, instance TEXT NOT NULL,
@@ -28,72 +24,53 @@ CREATE TABLE IF NOT EXISTS calls (
 CREATE INDEX IF NOT EXISTS calls_by_expiry ON calls (expires);
 """
 _COLUMNS: Final = "id, tenant, fingerprint, state, instance, call_id, created, expires, reply"
+_INSERT: Final = f"INSERT INTO calls ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)"  # noqa: S608 - constants
+_FENCED: Final = "WHERE id = ?1 AND (?2 IS NULL OR call_id = ?2)"
 
 
-class _Stored(msgspec.Struct):
-    status: int
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-    whole: bool
-
-
-class SqliteLedger:
-    """Blocking; `Ledger` puts it on a thread of its own. `key` is 32 bytes and seals the replies."""
+class SqliteFile:
+    """The file; blocking. `key` is 32 bytes and seals the replies. What a step does is said at `Ledger`."""
 
     def __init__(self, path: Path, key: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        self._sealer = AESGCM(key)
+        self._sealer = Sealer(key)
         self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")  # a commit that has returned outlives a loss of power
         self._db.executescript(_SCHEMA)
 
     def enter(self, row: Row) -> Row | None:
-        """Adds a pending row; where the id is taken, returns the row that holds it and changes nothing."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             self._db.execute("DELETE FROM calls WHERE expires <= ?", (row.created,))
             found = self._row(row.id)
             if found is None:
-                self._db.execute(
-                    f"INSERT INTO calls ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",  # noqa: S608 - constants
-                    (
-                        row.id,
-                        row.tenant,
-                        row.fingerprint,
-                        row.state,
-                        row.instance,
-                        row.call_id,
-                        row.created,
-                        row.expires,
-                    ),
-                )
+                self._db.execute(_INSERT, row.columns)
             self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
         return found
 
-    def settle(self, id_: str, state: State, reply: Reply | None = None) -> bool:
-        """How the call of a row ended; False when there is no such row."""
-        sealed = self._sealed(id_, reply) if reply is not None else None
-        changed = self._db.execute("UPDATE calls SET state = ?, reply = ? WHERE id = ?", (state, sealed, id_))
+    def settle(self, id_: str, state: State, reply: Reply | None, call_id: str | None) -> bool:
+        sealed = self._sealer.seal(id_, reply) if reply is not None else None
+        changed = self._db.execute(
+            f"UPDATE calls SET state = ?3, reply = ?4 {_FENCED}",  # noqa: S608 - constants
+            (id_, call_id, state, sealed),
+        )
         return changed.rowcount > 0
 
-    def remove(self, id_: str) -> bool:
-        """The key may be used again; False when there is no such row."""
-        return self._db.execute("DELETE FROM calls WHERE id = ?", (id_,)).rowcount > 0
+    def remove(self, id_: str, call_id: str | None) -> bool:
+        gone = self._db.execute(f"DELETE FROM calls {_FENCED}", (id_, call_id))  # noqa: S608 - constants
+        return gone.rowcount > 0
 
     def erase(self, tenant: str) -> int:
-        """Forgets everything of a tenant; how many rows that were."""
         return self._db.execute("DELETE FROM calls WHERE tenant = ?", (tenant,)).rowcount
 
-    def unsettled(self) -> Iterator[Row]:
-        """The rows whose outcome is not known, and those that are or were under way."""
+    def unsettled(self) -> list[Row]:
         query = f"SELECT {_COLUMNS} FROM calls WHERE state != 'done' ORDER BY created"  # noqa: S608 - constants
-        for found in self._db.execute(query).fetchall():
-            yield self._made(found)
+        return [self._made(found) for found in self._db.execute(query).fetchall()]
 
     def close(self) -> None:
         self._db.close()
@@ -105,50 +82,45 @@ class SqliteLedger:
 
     def _made(self, found: tuple[Any, ...]) -> Row:
         row = Row(*found[:8])
-        return row if found[8] is None else replace(row, reply=self._opened(row.id, found[8]))
-
-    def _sealed(self, id_: str, reply: Reply) -> bytes:
-        nonce = os.urandom(_NONCE)
-        return nonce + self._sealer.encrypt(nonce, msgspec.msgpack.encode(_Stored(*reply)), id_.encode())
-
-    def _opened(self, id_: str, sealed: bytes) -> Reply | None:
-        """None when the key file is another one: the reply is lost, that the call was done is not."""
-        try:
-            plain = self._sealer.decrypt(sealed[:_NONCE], sealed[_NONCE:], id_.encode())
-        except InvalidTag:
-            return None
-        stored = msgspec.msgpack.decode(plain, type=_Stored)
-        return Reply(stored.status, stored.headers, stored.body, stored.whole)
+        return row if found[8] is None else replace(row, reply=self._sealer.open(row.id, found[8]))
 
 
-class Ledger:
-    """The ledger as the event loop uses it. Opened by the first key: without keys there is no file."""
+class SqliteLedger:
+    """The file on a thread of its own. Opened by the first key: without keys there is none."""
 
-    def __init__(self, opened: Callable[[], SqliteLedger]) -> None:
+    def __init__(self, opened: Callable[[], SqliteFile]) -> None:
         self._open = opened
-        self._ledger: SqliteLedger | None = None
+        self._file: SqliteFile | None = None
         self._thread = ThreadPoolExecutor(1, "ledger")
 
     async def enter(self, row: Row) -> Row | None:
-        return await self._run(lambda ledger: ledger.enter(row))
+        return await self._run(lambda file: file.enter(row))
 
-    async def settle(self, id_: str, state: State, reply: Reply | None = None) -> None:
-        await self._run(lambda ledger: ledger.settle(id_, state, reply))
+    async def settle(self, id_: str, state: State, reply: Reply | None = None, call_id: str | None = None) -> bool:
+        return await self._run(lambda file: file.settle(id_, state, reply, call_id))
 
-    async def remove(self, id_: str) -> None:
-        await self._run(lambda ledger: ledger.remove(id_))
+    async def remove(self, id_: str, call_id: str | None = None) -> bool:
+        return await self._run(lambda file: file.remove(id_, call_id))
 
-    async def _run(self, work: Callable[[SqliteLedger], T]) -> T:
+    async def erase(self, tenant: str) -> int:
+        return await self._run(lambda file: file.erase(tenant))
+
+    async def unsettled(self) -> list[Row]:
+        return await self._run(lambda file: file.unsettled())
+
+    async def _run(self, work: Callable[[SqliteFile], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._worked, work)
 
-    def _worked(self, work: Callable[[SqliteLedger], T]) -> T:
-        if self._ledger is None:
-            self._ledger = self._open()
-        return work(self._ledger)
+    def _worked(self, work: Callable[[SqliteFile], T]) -> T:
+        try:
+            if self._file is None:
+                self._file = self._open()
+            return work(self._file)
+        except sqlite3.Error as error:
+            raise OSError(f"sqlite: {error}") from error
 
-    def close(self) -> None:
-        """Waits for what is being written."""
+    async def close(self) -> None:
         self._thread.shutdown(wait=True)
-        if self._ledger is not None:
-            self._ledger.close()
-            self._ledger = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None

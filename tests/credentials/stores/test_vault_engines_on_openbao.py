@@ -168,19 +168,19 @@ async def test_a_client_certificate_is_renewed_when_two_thirds_of_its_life_are_o
 ) -> None:
     mount = mounted(bao, "pki")
     bao.ask("POST", f"{mount}/root/generate/internal", {"common_name": "roots of the test", "ttl": "1h"})
-    bao.ask("POST", f"{mount}/roles/agents", {"allow_any_name": True, "max_ttl": "10m", "key_type": "ec"})
-    role = PkiRequest("agents", mount, "bot.example", 300, uris=())
+    bao.ask("POST", f"{mount}/roles/acme.agents", {"allow_any_name": True, "max_ttl": "10m", "key_type": "ec"})
+    role = PkiRequest("acme.agents", mount, "bot.example", 300)
     certificates = ClientCertificates(None, pki_issue(store.session), time.time)
-    found = certificates.of("tenants/acme/orders", role, time.time())
+    found = certificates.of("acme", "tenants/acme/orders", role, time.time())
     assert isinstance(found, Awaitable)
     first = (await found).certificate
-    again = certificates.of("tenants/acme/orders", role, time.time() + 190)
+    again = certificates.of("acme", "tenants/acme/orders", role, time.time() + 190)
     assert isinstance(again, Current)
     assert again.certificate is first
-    during = certificates.of("tenants/acme/orders", role, time.time() + 210)
+    during = certificates.of("acme", "tenants/acme/orders", role, time.time() + 210)
     assert isinstance(during, Current)
     assert during.certificate is first  # calls go on with it meanwhile
-    renewal = certificates._known["tenants/acme/orders", role].renewal
+    renewal = certificates._known["acme", "tenants/acme/orders", role].renewal
     assert renewal is not None
     assert (await renewal).certificate.fingerprint != first.fingerprint
     await certificates.close()

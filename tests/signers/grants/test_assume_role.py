@@ -182,6 +182,9 @@ def test_a_wrong_clock_is_found_from_the_date_and_the_request_signed_once_more()
         b"{}",
         b"<",
         b"<!DOCTYPE x [<!ENTITY a 'b'>]>" + keys_xml(),
+        b"\xef\xbb\xbf<!DOCTYPE x>" + keys_xml(),
+        (b"<!DOCTYPE x>" + keys_xml()).decode().encode("utf-16"),
+        b"<?xml version='1.0' encoding='cp037'?>" + (b"<!DOCTYPE x>" + keys_xml()).decode().encode("cp037"),
         keys_xml("AssumeRoleWithSAML"),
         keys_xml().replace(b"2011-06-15", b"2011-06-16"),
         keys_xml().replace(b"AccessKeyId>", b"Id>"),
@@ -200,6 +203,11 @@ def test_a_reply_that_is_not_exactly_keys_issues_nothing_and_shows_nothing(body:
         assumed(reply(200, body))
     assert refused.value.outcome == "down"
     assert "secret" not in str(refused.value)
+
+
+def test_a_declared_encoding_does_no_harm() -> None:
+    _, issued = assumed(reply(200, b'<?xml version="1.0" encoding="UTF-8"?>\n' + keys_xml()))
+    assert issued.fields["access_key_id"].reveal() == "ASIAIOSFODNN7EXAMPLE1"
 
 
 def test_an_error_code_of_another_shape_is_not_repeated() -> None:
