@@ -13,13 +13,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_audit import Unfinished, open_audit
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
+from proxy.app_stopping import stop
 from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of, quotas_of
+from proxy.app_upkeep import Upkeep
 from proxy.audit.metrics import Metrics
 from proxy.blocks import block_of, refusal
 from proxy.control import ControlServer, serve_control
@@ -40,16 +42,14 @@ from proxy.opening import open_certificates, open_issuing, open_store, paths_and
 from proxy.ops import OpsServer, Readiness, serve_ops
 from proxy.paging import Paging
 from proxy.pipeline import Pipeline
-from proxy.reloading import Reloadable, signature
 from proxy.responses.masking import Masks
 from proxy.routing import Snapshot
-from proxy.rules import Rules, load_rules, rule_files
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
 from proxy.settings.traffic import Listener
 from proxy.state_key import derived_key
 from proxy.token_paths import TokenPaths
-from proxy.upstream.dial import Dialler, checked_context, client_context
+from proxy.upstream.dial import Dialler, client_context
 from proxy.upstream.fetch import Fetcher
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.resolver import Resolver as AddressResolver
@@ -67,8 +67,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sluicegate")
 
-WATCH_SECONDS = 1.0
-"""How often files that may be replaced while we run are looked at."""
 STORE_RETRY_SECONDS = 1.0
 
 
@@ -97,10 +95,8 @@ class Instance:
             raise ConfigurationError(faults)
         self.settings = settings
         self.readiness = Readiness("listeners", "store")
-        # Signatures before the files are read: what is replaced meanwhile is found by the first look.
-        self._seen_rules = signature(rule_files(settings))
-        self._seen_roots = signature([settings.upstream.extra_ca_file] if settings.upstream.extra_ca_file else [])
-        self.rules = self._load_rules()
+        self.upkeep = Upkeep(self, frozen)
+        self.rules = self.upkeep.load_rules()
         self.metrics = Metrics(__version__, self.rules.catalog.outlines)
         self._unfinished = Unfinished(settings.audit)
         self.audit = open_audit(settings.audit)
@@ -108,7 +104,7 @@ class Instance:
         self.connections = Connections(settings.limits.client_connections)
         self.routes = Routes(settings, self._provider_at)
         self._roots: ssl.SSLContext | None = None
-        self._contexts = TlsContexts(lambda: self.roots, partial(client_context, settings.upstream.extra_ca_file))
+        self.contexts = TlsContexts(lambda: self.roots, partial(client_context, settings.upstream.extra_ca_file))
         self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
         paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
@@ -154,27 +150,23 @@ class Instance:
             )
         fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
         self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
-        self.frozen = frozen
         self.authority = CertificateAuthority.open(settings.ca.dir, settings.ca.required, time.time())
-        self.authority_fault = ""
-        """Why the authority on disk is not in use."""
-        self.reloads = () if frozen else tuple(self._reloads())
         self.services = [(listener, self._service(listener)) for listener in settings.listeners]
         for revocations in self.identities.revocations:  # those of the chains that the services have just been given
             revocations.subscribe(self._cut_revoked)
-        self._servers: list[asyncio.AbstractServer] = []
-        self._stubs: list[asyncio.DatagramTransport] = []
-        self._tasks: list[asyncio.Task[None]] = []
-        self._ops: OpsServer | None = None
+        self.servers: list[asyncio.AbstractServer] = []
+        self.stubs: list[asyncio.DatagramTransport] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.ops: OpsServer | None = None
         self._exposition: Exposition | None = None
-        self._control: ControlServer | None = None
+        self.control: ControlServer | None = None
         self.stopping = asyncio.Event()
         self.store_opened = asyncio.Event()
         self.bound: list[tuple[str, int]] = []
         """Where the listeners are, in the order of the settings."""
 
     def _outside(self, limits: Limits) -> Outside:
-        dialler = Dialler(limits, self._contexts.of, self.routes.connect_timeout, parent_of(self.settings))
+        dialler = Dialler(limits, self.contexts.of, self.routes.connect_timeout, parent_of(self.settings))
         return Outside(AddressResolver(), dialler)
 
     @property
@@ -183,6 +175,12 @@ class Instance:
         if self._roots is None:
             self._roots = client_context(self.settings.upstream.extra_ca_file)
         return self._roots
+
+    def take_roots(self, roots: ssl.SSLContext) -> None:
+        """Trusts other roots from now on; connections that trusted the old ones are not used again."""
+        self._roots = roots
+        self.contexts.forget()
+        self.pool.retire()
 
     def _terms(self) -> Terms:
         limits = self.settings.limits
@@ -222,7 +220,7 @@ class Instance:
         """Serves one more listener than the settings name; where it is."""
         sock = bound_socket(host, port)
         (bound,) = self._refuse_ourselves([sock])
-        self._servers.append(await serve_socket(sock, service, None))
+        self.servers.append(await serve_socket(sock, service, None))
         return bound
 
     # Start.
@@ -242,22 +240,22 @@ class Instance:
         self.metrics.breakers_open = lambda: self.pipeline.trouble.shut(time.monotonic())
         rootless_aiohttp.load()
         if self.settings.ops is not None:
-            self._ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
-            self.addresses.refuse(frozenset({(ipaddress.ip_address(self._ops.host), self._ops.port)}))
+            self.ops = await serve_ops(self.settings.ops, self.readiness, self._scrape)
+            self.addresses.refuse(frozenset({(ipaddress.ip_address(self.ops.host), self.ops.port)}))
         if self.settings.control is not None:
-            self._control = await serve_control(self.settings.control, Operator(self).controls())
+            self.control = await serve_control(self.settings.control, Operator(self).controls())
         for sock, (listener, service) in zip(sockets, self.services, strict=True):
-            self._servers.append(await self._serve(sock, listener, service))
+            self.servers.append(await self._serve(sock, listener, service))
         self.readiness.met("listeners")
         self.sweep.members.add(self.pool)
         self.sweep.follow(self.connections.open)
         self.sweep.follow(self.pipeline.relays)
         self.sweep.start()
         settle()
-        self._tasks = [asyncio.create_task(self._open_store())]
-        if not self.frozen:  # the audit file of commands is shared by those that run
-            self._tasks.append(asyncio.create_task(self._unfinished.report(self.audit)))
-            self._tasks.append(asyncio.create_task(self._watch()))
+        self.tasks = [asyncio.create_task(self._open_store())]
+        if not self.upkeep.frozen:  # the audit file of commands is shared by those that run
+            self.tasks.append(asyncio.create_task(self._unfinished.report(self.audit)))
+            self.tasks.append(asyncio.create_task(self.upkeep.watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _bind(self) -> list[socket.socket]:
@@ -282,7 +280,7 @@ class Instance:
 
         server, stub = await serve_transparent(sock, service, listener)
         if stub is not None:
-            self._stubs.append(stub)
+            self.stubs.append(stub)
         return server
 
     def _refuse_ourselves(self, sockets: list[socket.socket]) -> list[tuple[str, int]]:
@@ -320,56 +318,6 @@ class Instance:
             self.cut(block.stops, refusal(block))
 
     # While it runs.
-
-    def _load_rules(self) -> Rules:
-        wanted = self.settings.policies
-        return load_rules(wanted.dirs, wanted.floor, self.settings.providers, wanted.default)
-
-    def _take_rules(self, rules: Rules) -> None:
-        self.rules = rules
-        self.metrics.providers = frozenset(rules.catalog.outlines)
-        self.metrics.policy_hash = self.pipeline.accounting.policy_hash = rules.policies.hash
-        self.pipeline.snapshot = Snapshot(rules.policies, rules.catalog, self.token_paths)
-
-    def _take_roots(self, roots: ssl.SSLContext) -> None:
-        self._roots = roots
-        self._contexts.forget()
-        self.pool.retire()
-
-    def _reloads(self) -> Iterator[Reloadable[Any]]:
-        """What is taken up when its files change. Key sets, revocations and the store see to theirs by themselves."""
-        files = rule_files(self.settings)
-        yield Reloadable(
-            "policies", lambda: signature(files), self._load_rules, self._take_rules, self._seen_rules,
-            self.metrics.policy_reload,
-        )  # fmt: skip
-        extra = self.settings.upstream.extra_ca_file
-        if extra is not None:
-            yield Reloadable(
-                "roots", lambda: signature([extra]), lambda: checked_context(extra), self._take_roots, self._seen_roots
-            )
-
-    async def _watch(self) -> None:
-        """Takes up what was replaced on disk, and an authority that is due for renewal."""
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            try:
-                for reload in self.reloads:
-                    await reload.look()
-                self.renew_authority()
-            except Exception as error:  # whatever it is, later changes still have to be seen
-                log.error("looking for changed files failed", exc_info=error)
-
-    def renew_authority(self) -> None:
-        """Takes up an authority that was replaced on disk, or that is due for renewal; a fault keeps the one in use."""
-        try:
-            self.authority.reload(time.time())
-        except ConfigurationError as error:
-            if str(error) != self.authority_fault:
-                log.warning("the new certificate authority is not taken up: %s", error)
-            self.authority_fault = str(error)
-        else:
-            self.authority_fault = ""
 
     def _cut_revoked(self) -> None:
         """A revocation list has changed: whoever is on it loses what is still running."""
@@ -411,45 +359,7 @@ class Instance:
 
     async def stop(self, at_once: asyncio.Event) -> None:
         """Stops accepting, lets running exchanges end within the grace time, closes tunnels, flushes the audit."""
-        self.readiness.stop()
-        for server in self._servers:
-            server.close()
-        self.connections.drain()
-        end = time.monotonic() + self.settings.limits.grace_seconds
-        while self._exchanging and time.monotonic() < end and not at_once.is_set():  # noqa: ASYNC110 - three conditions
-            await asyncio.sleep(0.02)
-        for relay in tuple(self.pipeline.relays):
-            relay.cut()
-        for exchange in tuple(self.pipeline.running):
-            exchange.fail(
-                GatewayError("outcome_unknown", "The proxy was stopped before the provider had answered.")
-                if exchange.attempts
-                else GatewayError("overloaded", "The proxy is stopping.", retry_after=1)
-            )
-        for connection in tuple(self.connections.open):
-            connection.cut()
-        for stub in self._stubs:
-            stub.close()
-        self.sweep.stop()
-        self.pool.close()
-        self.identities.stop()
-        for task in self._tasks:
-            task.cancel()
-        if self._control is not None:
-            await self._control.close()
-        if self._ops is not None:
-            await self._ops.close()
-        await self.credentials.close()
-        await self.store.close()
-        self.authority.close()
-        if self.ledger is not None:
-            await self.ledger.close()
-        self.audit.close()
-
-    @property
-    def _exchanging(self) -> bool:
-        """Whether calls are running that are not opaque relays: those have no end to wait for."""
-        return len(self.pipeline.running) > len(self.pipeline.relays)
+        await stop(self, at_once)
 
 
 async def serve(settings: Settings) -> int:

@@ -51,9 +51,9 @@ class Operator:
 
     async def reload(self) -> dict[str, Any]:
         """Reads policies, providers, roots and the authority now. Raises ConfigurationError; what was there stays."""
-        for reload in self._instance.reloads:
+        for reload in self._instance.upkeep.reloads:
             await reload.reload()
-        self._instance.renew_authority()
+        self._instance.upkeep.renew_authority()
         return {"policies": self._instance.rules.policies.hash}
 
     def drain(self) -> dict[str, Any]:
@@ -88,11 +88,11 @@ class Operator:
         instance = self._instance
         failures: dict[str, Any] = {
             reload.name: {"at": _stamp(reload.failure["at"]), "faults": reload.failure["faults"]}
-            for reload in instance.reloads
+            for reload in instance.upkeep.reloads
             if reload.failure is not None
         }
-        if instance.authority_fault:
-            failures["authority"] = {"faults": [instance.authority_fault]}
+        if instance.upkeep.authority_fault:
+            failures["authority"] = {"faults": [instance.upkeep.authority_fault]}
         for document in instance.identities.documents:
             if document.failure is not None:
                 failures[document.source.name] = {"faults": [document.failure]}

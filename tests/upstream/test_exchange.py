@@ -537,6 +537,8 @@ async def test_a_client_that_leaves_before_the_first_step_leaves_no_unawaited_co
 
     if phase == "addresses":
         ends.addresses = never
+    else:
+        ends.lines.gate = asyncio.Event()
     ends.ask()
     ends.connection.connection_lost(None)  # no turn of the loop in between
     await settled()
