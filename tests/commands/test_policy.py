@@ -97,3 +97,27 @@ def test_a_log_that_has_nothing_to_allow_says_so(tmp_path, capsys):
     (tmp_path / "audit.jsonl").write_text(line(host="x.test", code="", path="/") + "\n")
     assert run(["policy", "suggest", str(tmp_path / "audit.jsonl")]) == 1
     assert "nothing has to be allowed" in capsys.readouterr().err
+
+
+@pytest.fixture
+def configured(tmp_path):
+    (tmp_path / "policies").mkdir()
+    (tmp_path / "policies" / "bot.yaml").write_text(POLICY)
+    config = tmp_path / "sluicegate.yaml"
+    config.write_text("identity: [{kind: static, tenant: acme, agent: bot, labels: {team: pay}}]\n")
+    return config
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--body", '{"amount": 1}'], 0, "decided by rule a"),
+        (["--body", '{"amount": 10}'], 1, "its when is false"),
+        ([], 1, "the body cannot be read"),
+        (["--body", '{"amount": 1}', "--label", "team=x"], 1, "subjects do not include this caller"),
+    ],
+)
+def test_explain_says_which_condition_kept_a_rule_from_matching(configured, capsys, options, code, said):
+    call = ["POST", "https://api.x.test/", "--header", "Content-Type=application/json"]
+    assert run(["explain", *call, *options, "--config", str(configured)]) == code
+    assert said in capsys.readouterr().out
