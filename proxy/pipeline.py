@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Container
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied, Plan
@@ -37,7 +37,7 @@ from proxy.quotas import Quotas
 from proxy.responses.delivery import Delivery
 from proxy.responses.judging import Judging, event_stream, streams, to_be_held
 from proxy.responses.problem import render
-from proxy.routing import REMEMBERED, Snapshot
+from proxy.routing import Snapshot
 from proxy.served import CallIds, Served
 from proxy.terms import Unlisted, listed, positions, refuse_credentials
 from proxy.upstream.ledger.keeping import Keeping
@@ -45,13 +45,12 @@ from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, UNCODED, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
-from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
-from proxy.upstream.tls_identity import TlsWays
 from proxy.upstream.trouble import Trouble
-from proxy.upstream.way import Timeouts, Way
+from proxy.upstream.way import Way
+from proxy.ways import RouteOptions, Ways
 from proxy.wire.hop import Buffered
-from proxy.wire.pool import Pool, PoolKey
+from proxy.wire.pool import Pool
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
@@ -63,13 +62,6 @@ from signers.signing import Signing
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
-
-
-class RouteOptions(Protocol):
-    """Operational choices by provider or host (`routes:` of the configuration)."""
-
-    def timeouts(self, provider: str, host: str) -> Timeouts: ...
-    def retries(self, provider: str, host: str) -> RetryPolicy: ...
 
 
 class Pipeline:
@@ -94,14 +86,12 @@ class Pipeline:
         self.running: set[Served] = set()
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
-        self.routes = routes
         self._credentials = credentials
         self.accounting = Accounting(audit, metrics)
         self._metrics = metrics
         self._in_flight = in_flight
         self.buffered = buffered or Buffered()
-        self._tls_ways = TlsWays()
-        self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
+        self._ways = Ways(addresses, routes)
         self.watched = sweep.members
         self._skews: Skews = {}
         self.keeping: Keeping | None = None
@@ -231,9 +221,9 @@ class Pipeline:
             self._put_terms(exchange, allowed, allowed.terms)
         if call.section.wishes is not None and not exchange.tokens:
             self._grant(exchange, route, allowed)
-        way = self._way(call.destination, route, allowed)
+        way = self._ways.of(call.destination, route.provider, allowed)
         if allowed.tls is not None or (material is not None and material.certificate is not None):
-            way = self._identified(way, allowed, material)
+            way = self._ways.identified(way, allowed, material)
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
@@ -327,28 +317,6 @@ class Pipeline:
         )
         return b""
 
-    def _way(self, destination: Destination, route: Route, allowed: Allowed) -> Way:
-        """How calls allowed like this one go out; remembered, since it depends on files alone."""
-        ways = self._ways
-        known = ways.get((destination, id(allowed)))
-        if known is not None and known[0] is allowed:
-            return known[1]
-        provider, networks = route.provider, allowed.networks
-        name = provider.name if provider is not None else ""
-        way = Way(
-            PoolKey(destination, ""),
-            partial(self.addresses.resolve, destination.host, destination.port, networks),
-            self.routes.timeouts(name, destination.host),
-            name,
-            provider.pins if provider is not None else (),
-            self.routes.retries(name, destination.host),
-            allowed.token_endpoint or (provider is not None and provider.watched),
-        )
-        if len(ways) >= REMEMBERED:
-            ways.clear()
-        ways[destination, id(allowed)] = (allowed, way)
-        return way
-
     async def _renew(self, exchange: Lifecycle) -> bytes | None:
         """After a provider's 401: the head with the record as it is now, if that is another one."""
         assert isinstance(exchange, Served)
@@ -381,16 +349,9 @@ class Pipeline:
 
     def _head_again(self, exchange: Served, route: Route, allowed: Allowed, material: Material | None) -> bytes:
         """The head of another attempt, which goes out on connections of the identity that the material has by now."""
-        way = self._way(exchange.call.destination, route, allowed)
-        exchange.way = self._identified(way, allowed, material)
+        way = self._ways.of(exchange.call.destination, route.provider, allowed)
+        exchange.way = self._ways.identified(way, allowed, material)
         return self._head(exchange, exchange.way, material)
-
-    def _identified(self, way: Way, allowed: Allowed, material: Material | None) -> Way:
-        """The way with what the rule wants of the host and the certificate that we show it, if either is there."""
-        certificate = material.certificate if material is not None else None
-        if certificate is None and allowed.tls is None:
-            return way
-        return self._tls_ways.way(way, allowed.tls, certificate)
 
     def _judge(self, exchange: Lifecycle, head: ReplyHead, bodiless: bool) -> Judging | None:
         """What judges a reply before it is passed on; None for one that needs no judge."""
