@@ -112,6 +112,11 @@ def _credential(rule: AllowRule, providers: Mapping[str, ProviderFacts]) -> Iter
         placements = [key for key in ("header", "query", "cookie") if getattr(rule.credential, key) is not None]
         if len(placements) > 1:
             yield ("credential", placements[1]), "a credential stands in one place: header, query or cookie"
+        if rule.credential.placeholders is not None and rule.agent_credentials is not None:
+            yield (
+                ("agent_credentials",),
+                "a placeholder stands where a credential does: it is replaced, so leave this out",
+            )
         if rule.credential.format is not None and not placements:
             yield (
                 ("credential", "format"),

@@ -15,6 +15,7 @@ from policies.narrowing import concerned, holding
 from policies.paths import ANY_PATH, NO_MATCH, PathTable, allow_segments, deny_readings, deny_segments
 from policies.refusals import Denied, refusal, unmatched
 from policies.rules import CredentialUse, Effect, Endpoint, Network, Rule
+from policies.terms import Terms
 from policies.tls_terms import TlsTerms
 
 MAX_VERDICTS: Final = 1_024
@@ -48,6 +49,8 @@ class Allowed:
     warning: Denied | None = None
     token_endpoint: bool = False
     tls: TlsTerms | None = None
+    terms: Terms | None = None
+    """Further terms, None for a rule that has none."""
 
 
 Verdict = Allowed | Denied
@@ -58,6 +61,7 @@ def _grant(rule: Rule) -> Allowed:
     return Allowed(
         rule.name, rule.document, effect.credential, effect.networks, effect.presigned, effect.mask, effect.errors,
         effect.plaintext, rule.tunnel, False, effect.max_bytes, None, effect.token_endpoint, effect.tls,
+        effect.terms,
     )  # fmt: skip
 
 

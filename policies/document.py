@@ -14,15 +14,16 @@ from policies.base import Strict
 from policies.matchers import host_pattern, network, path_pattern
 from policies.names import Header, Parameter
 from policies.placeholders import MAX_POSITIONS, PlaceholderPosition
+from policies.terms import HeaderGlob, LimitDocument
 from policies.tls_terms import TlsDocument
 
 DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 """How many bytes an uninspected tunnel may carry, both ways together, where its rule gives no `max_bytes`."""
 
 FEATURES: Final = (
-    "access", "content-types", "errors", "labels", "mask", "max-body", "namespace", "networks", "operations",
-    "path-templates", "paths", "per-actor", "placeholders", "plaintext", "presigned", "query", "tls", "token-endpoint",
-    "tunnel", "warn", "when",
+    "access", "agent-credentials", "content-types", "errors", "headers", "labels", "limits", "mask", "max-body",
+    "max-response", "namespace", "networks", "operations", "path-templates", "paths", "per-actor", "placeholders",
+    "plaintext", "presigned", "query", "set-cookie", "tls", "token-endpoint", "tunnel", "warn", "when",
 )  # fmt: skip
 """What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
 
@@ -235,6 +236,14 @@ class AllowRule(Match):
     errors: Literal["problem", "native", "annotate"] = "problem"
     mask: bool = True
     max_bytes: Annotated[int, Field(ge=1)] | None = None
+    limits: tuple[LimitDocument, ...] = ()
+    headers: Annotated[tuple[HeaderGlob, ...], Field(min_length=1)] | None = None
+    """The caller's headers that leave; what frames or describes the message always does."""
+    agent_credentials: Literal["strip", "refuse"] | None = None
+    """What becomes of a credential that the caller sent; by default it is stripped where the rule has one."""
+    max_response: Annotated[int, Field(ge=0)] | None = None
+    """Bytes of a reply's body."""
+    set_cookie: Literal["pass", "drop"] = "pass"
 
 
 class DenyRule(Match):

@@ -14,6 +14,7 @@ from policies.expressions import expression
 from policies.facts import ProviderFacts
 from policies.matchers import HostPattern, PathPattern, glob_matches, host_pattern, network, path_pattern
 from policies.placeholders import Stand, stands
+from policies.terms import NO_TERMS, Terms, limits
 from policies.tls_terms import TlsTerms, tls_terms
 from policies.traits import NO_TRAITS, Labels, Traits
 
@@ -73,6 +74,7 @@ class Effect:
     plaintext: bool = False
     max_bytes: int | None = None
     tls: TlsTerms | None = None
+    terms: Terms | None = None
 
     @property
     def carries(self) -> tuple[CredentialUse | None, TlsTerms | None]:
@@ -212,6 +214,7 @@ def _allow(
         plaintext=plaintext,
         max_bytes=None if rule.tunnel is None else rule.max_bytes or DEFAULT_TUNNEL_BYTES,
         tls=tls_terms(rule.tls, authorities),
+        terms=_terms(rule, document),
     )
     facts = providers.get(rule.provider or "")
     return Rule(
@@ -256,6 +259,17 @@ def params_of(rule: AllowRule | DenyRule) -> frozenset[str]:
     """The named segments that every path of the rule has."""
     named = [{name for name, _ in path_pattern(path).names} for path in rule.paths or ()]
     return frozenset(set.intersection(*named)) if named else frozenset()
+
+
+def _terms(rule: AllowRule, document: str) -> Terms | None:
+    found = Terms(
+        limits(rule.limits, f"{document}/{rule.name}"),
+        rule.headers,
+        rule.agent_credentials,
+        rule.max_response,
+        rule.set_cookie == "drop",
+    )
+    return None if found == NO_TERMS else found
 
 
 def credential_use(rule: AllowRule) -> CredentialUse | None:

@@ -20,7 +20,7 @@ from proxy.app_audit import Unfinished, open_audit
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_stopping import stop
-from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of
+from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of, quotas_of
 from proxy.app_upkeep import Upkeep
 from proxy.audit.metrics import Metrics
 from proxy.blocks import block_of, refusal
@@ -141,6 +141,7 @@ class Instance:
         )
         if settings.state.key_file.exists():  # without one, cursors hold as long as the process
             self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
+        self.pipeline.quotas = quotas_of(settings)
         instance = uuid.uuid4().hex
         self.ledger = ledger_of(settings, instance)
         if self.ledger is not None:

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
+from policies.terms import limits
 from proxy.listeners.sockets import listener_context
 from proxy.model import Destination
+from proxy.quotas import Quotas
 from proxy.reloading import signature
 from proxy.settings import Settings
 from proxy.settings.audit import OtlpAudit
@@ -81,6 +83,10 @@ def limits_of(settings: Settings) -> Limits:
         trailers=limits.trailers,
         interim=limits.interim_replies,
     )
+
+
+def quotas_of(settings: Settings) -> Quotas:
+    return Quotas(limits((quota.limit() for quota in settings.quotas), "quotas"))
 
 
 def parent_of(settings: Settings) -> Parent | None:

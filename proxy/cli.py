@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "run": Command("proxy.commands.run", "run", "Run a command behind a proxy of its own, without keys."),
     "check": Command("proxy.commands.check", "check", "Check configuration, providers and policies; name every fault."),
     "explain": Command("proxy.commands.explain", "explain", "Say what would be decided for a call, and why."),
+    "policy": Command("proxy.commands.policy", "policy", "Test policies; write a first one from an audit log."),
     "doctor": Command("proxy.commands.doctor", "doctor", "Prove what is injected; find clients and files to mind."),
     "firewall": Command("proxy.commands.firewall", "firewall", "Close a pod's other ways out (nftables)."),
     "webhook": Command("proxy.commands.webhook", "webhook", "Put the proxy beside a cluster's pods (admission)."),

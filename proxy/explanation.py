@@ -7,8 +7,11 @@ from typing import Any
 
 import msgspec
 
+from policies.conditions import Content
+from policies.contents import content
 from policies.decide import Allowed, Denied
 from policies.matchers import decode_path
+from policies.traits import Traits
 from proxy.catalog import Operation, Provider
 from proxy.catalog.inside import Request
 from proxy.contents import as_one
@@ -29,6 +32,15 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     actor: str = ""
     operation: str = ""
     """The operation, where a header or the body of the call says which one it is."""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    body: str | None = None
+    """None where nothing is said of it; then a condition that asks for it cannot be judged."""
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(self.namespace, tuple(sorted(self.labels.items())))
 
 
 def question(fields: Mapping[str, Any]) -> Question:
@@ -58,6 +70,8 @@ def explain(rules: Rules, asked: Question) -> dict[str, Any]:
         route.operation.name if route.operation else None,
         # What the catalogue does not know may change something.
         route.operation.write if route.operation else True,
+        asked.traits,
+        _content(asked, target),
     )
     return {
         "destination": destination.origin,
@@ -71,12 +85,21 @@ def explain(rules: Rules, asked: Question) -> dict[str, Any]:
     }
 
 
+def _content(asked: Question, target: bytes) -> Content:
+    """What is known of the call's content."""
+    lines = [
+        (name.encode("latin-1", "replace"), value.encode("latin-1", "replace")) for name, value in asked.headers.items()
+    ]
+    body = asked.body.encode() if asked.body is not None else None
+    return content(target.partition(b"?")[2], lines, body, len(body) if body is not None else None)
+
+
 def _route(rules: Rules, asked: Question, destination: Destination, target: bytes) -> Route:
     """As the call's path looks it up: by host in the catalogue, else in the dialect that a rule names for the host."""
     path = decode_path(target.partition(b"?")[0])
     provider = rules.catalog.find(destination.host, path)
     if provider is None:
-        dialect = rules.policies.dialect(asked.tenant, asked.agent, asked.actor, destination)
+        dialect = rules.policies.dialect(asked.tenant, asked.agent, asked.actor, destination, asked.traits)
         provider = rules.catalog.by_name(dialect) if dialect else None
     return Route(provider, _operation(provider, asked, target, path) if provider else None, path)
 

@@ -13,12 +13,13 @@ import logging
 import os
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Container
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied, Plan
+from policies.terms import Terms
 from proxy.accounting import Accounting, unrecorded
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
@@ -32,40 +33,35 @@ from proxy.identity.chain import Chain
 from proxy.model import Call, Caller, Destination, ListenerKind, Material, Route
 from proxy.narrowing import Operations, narrowed
 from proxy.paging import Page, Paging, reads_body, with_body_of
+from proxy.quotas import Quotas
 from proxy.responses.delivery import Delivery
 from proxy.responses.judging import Judging, event_stream, streams, to_be_held
 from proxy.responses.problem import render
-from proxy.routing import REMEMBERED, Snapshot
+from proxy.routing import Snapshot
 from proxy.served import CallIds, Served
+from proxy.terms import Unlisted, listed, positions, refuse_credentials
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
 from proxy.upstream.rendering import NOTHING, UNCODED, request_bytes, uncoded
 from proxy.upstream.resolver import Resolver as AddressResolver
-from proxy.upstream.retry import RetryPolicy
 from proxy.upstream.sealing import Seal, Skews
-from proxy.upstream.tls_identity import TlsWays
 from proxy.upstream.trouble import Trouble
-from proxy.upstream.way import Timeouts, Way
+from proxy.upstream.way import Way
+from proxy.ways import RouteOptions, Ways
 from proxy.wire.hop import Buffered
-from proxy.wire.pool import Pool, PoolKey
+from proxy.wire.pool import Pool
 from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
 from proxy.wishes import use_key
 from signers.edit import presigned
+from signers.placement import Injection
 from signers.signing import Signing
 
 log = logging.getLogger("sluicegate.pipeline")
 T = TypeVar("T")
-
-
-class RouteOptions(Protocol):
-    """Operational choices by provider or host (`routes:` of the configuration)."""
-
-    def timeouts(self, provider: str, host: str) -> Timeouts: ...
-    def retries(self, provider: str, host: str) -> RetryPolicy: ...
 
 
 class Pipeline:
@@ -90,17 +86,16 @@ class Pipeline:
         self.running: set[Served] = set()
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
-        self.routes = routes
         self._credentials = credentials
         self.accounting = Accounting(audit, metrics)
         self._metrics = metrics
         self._in_flight = in_flight
         self.buffered = buffered or Buffered()
-        self._tls_ways = TlsWays()
-        self._ways: dict[tuple[Destination, int], tuple[Allowed, Way]] = {}
+        self._ways = Ways(addresses, routes)
         self.watched = sweep.members
         self._skews: Skews = {}
         self.keeping: Keeping | None = None
+        self.quotas = Quotas()
         self.paging = Paging(lambda: os.urandom(32))
         self.trouble = Trouble()
         self._means = Means(pool, self.relays, self._finished, self._broken, self._judge, self._resign, self.trouble)
@@ -170,12 +165,21 @@ class Pipeline:
         else:
             self._metrics.allowed += 1
         exchange.allowed = verdict
+        if verdict.terms is not None or self.quotas.general:
+            self._admit(exchange, caller, route, verdict)
         self._resolve(exchange, caller, route, verdict)
 
     def _narrowed(self, exchange: Served, plan: Plan, caller: Caller, operations: Operations) -> Plan | None:
         """The plan without the rules whose conditions do not hold; None while the body is waited for."""
         again = partial(self._run, exchange, self._decide, caller)
         return narrowed(plan, exchange.call, caller, operations, exchange.connection, again)
+
+    def _admit(self, exchange: Served, caller: Caller, route: Route, allowed: Allowed) -> None:
+        """Counts the call where limits hold for it. Raises `limit_exceeded`."""
+        limits = allowed.terms.limits if allowed.terms is not None else ()
+        if limits or self.quotas.general:
+            provider = route.provider.name if route.provider is not None else exchange.call.destination.host
+            exchange.held = self.quotas.admit(limits, caller, provider, time.monotonic())
 
     def _ask_for_tokens(self, exchange: Served, allowed: Allowed) -> None:
         """Only for a rule that says so; nothing of the reply is then passed on unread."""
@@ -213,11 +217,13 @@ class Pipeline:
             if awaited(exchange.connection, partial(self._run, exchange, self._sign, material)):
                 return
             exchange.page = first_page(call, exchange.connection, exchange.found)
+        if allowed.terms is not None:
+            self._put_terms(exchange, allowed, allowed.terms)
         if call.section.wishes is not None and not exchange.tokens:
             self._grant(exchange, route, allowed)
-        way = self._way(call.destination, route, allowed)
+        way = self._ways.of(call.destination, route.provider, allowed)
         if allowed.tls is not None or (material is not None and material.certificate is not None):
-            way = self._identified(way, allowed, material)
+            way = self._ways.identified(way, allowed, material)
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
@@ -225,12 +231,19 @@ class Pipeline:
             exchange.reply_to.mode = allowed.errors
         if call.section.websocket or writes(route, call.method):
             self.accounting.opened(exchange)
-        exchange.send(
-            head,
-            way,
-            route.operation is not None and route.operation.idempotent,
-            material.injection.clears if material is not None else frozenset(),
-        )
+        dropped: Container[bytes] = material.injection.clears if material is not None else frozenset()
+        if allowed.terms is not None and allowed.terms.headers is not None:
+            dropped = Unlisted(allowed.terms, dropped)
+        exchange.send(head, way, route.operation is not None and route.operation.idempotent, dropped)
+
+    def _put_terms(self, exchange: Served, allowed: Allowed, terms: Terms) -> None:
+        """What the rule says of the caller's headers and credentials, and of the reply."""
+        call, provider = exchange.call, exchange.route.provider if exchange.route is not None else None
+        if terms.credentials == "refuse":
+            refuse_credentials(call, positions(allowed, provider), exchange.chain.is_session, allowed.rule)
+        if terms.headers is not None:
+            call.section = listed(call.section, terms)
+        exchange.reply_to.restrict(terms.max_response, terms.drop_cookies)
 
     def _grant(self, exchange: Served, route: Route, allowed: Allowed) -> None:
         """What the caller asks of us besides the call."""
@@ -279,7 +292,7 @@ class Pipeline:
         """The request as it leaves, and what its reply is searched for."""
         exchange.material = material
         if material is None:
-            nothing = UNCODED if exchange.tokens else NOTHING
+            nothing = UNCODED if exchange.tokens else self._nothing(exchange)
             return request_bytes(exchange.call, nothing, way.authority, way.pins, exchange.chain.is_session)
         if exchange.allowed is not None and exchange.allowed.mask:
             exchange.reply_to.mask(material.masks)
@@ -287,6 +300,13 @@ class Pipeline:
             return self._seal(exchange, way, material.signing)
         injection = uncoded(material.injection) if exchange.tokens else material.injection
         return request_bytes(exchange.call, injection, way.authority, way.pins, exchange.chain.is_session)
+
+    def _nothing(self, exchange: Served) -> Injection:
+        """What is changed of a request without a credential of ours: nothing, or the caller's own taken out."""
+        allowed = exchange.allowed
+        if allowed is None or allowed.terms is None or allowed.terms.credentials is None:
+            return NOTHING
+        return positions(allowed, exchange.route.provider if exchange.route is not None else None)
 
     def _seal(self, exchange: Served, way: Way, signing: Signing) -> bytes:
         """A credential that signs makes the head itself, for each attempt."""
@@ -296,28 +316,6 @@ class Pipeline:
             exchange.call, signing, way.pins, exchange.chain.is_session, self._skews, use.region, use.service
         )
         return b""
-
-    def _way(self, destination: Destination, route: Route, allowed: Allowed) -> Way:
-        """How calls allowed like this one go out; remembered, since it depends on files alone."""
-        ways = self._ways
-        known = ways.get((destination, id(allowed)))
-        if known is not None and known[0] is allowed:
-            return known[1]
-        provider, networks = route.provider, allowed.networks
-        name = provider.name if provider is not None else ""
-        way = Way(
-            PoolKey(destination, ""),
-            partial(self.addresses.resolve, destination.host, destination.port, networks),
-            self.routes.timeouts(name, destination.host),
-            name,
-            provider.pins if provider is not None else (),
-            self.routes.retries(name, destination.host),
-            allowed.token_endpoint or (provider is not None and provider.watched),
-        )
-        if len(ways) >= REMEMBERED:
-            ways.clear()
-        ways[destination, id(allowed)] = (allowed, way)
-        return way
 
     async def _renew(self, exchange: Lifecycle) -> bytes | None:
         """After a provider's 401: the head with the record as it is now, if that is another one."""
@@ -351,16 +349,9 @@ class Pipeline:
 
     def _head_again(self, exchange: Served, route: Route, allowed: Allowed, material: Material | None) -> bytes:
         """The head of another attempt, which goes out on connections of the identity that the material has by now."""
-        way = self._way(exchange.call.destination, route, allowed)
-        exchange.way = self._identified(way, allowed, material)
+        way = self._ways.of(exchange.call.destination, route.provider, allowed)
+        exchange.way = self._ways.identified(way, allowed, material)
         return self._head(exchange, exchange.way, material)
-
-    def _identified(self, way: Way, allowed: Allowed, material: Material | None) -> Way:
-        """The way with what the rule wants of the host and the certificate that we show it, if either is there."""
-        certificate = material.certificate if material is not None else None
-        if certificate is None and allowed.tls is None:
-            return way
-        return self._tls_ways.way(way, allowed.tls, certificate)
 
     def _judge(self, exchange: Lifecycle, head: ReplyHead, bodiless: bool) -> Judging | None:
         """What judges a reply before it is passed on; None for one that needs no judge."""
@@ -405,6 +396,8 @@ class Pipeline:
     def _finished(self, exchange: Lifecycle) -> None:
         assert isinstance(exchange, Served)
         self.running.discard(exchange)
+        if exchange.held is not None:
+            self.quotas.release(exchange.held, exchange.bytes_in + exchange.reply_to.bytes_out, time.monotonic())
         self.accounting.closed(exchange)
 
     def reject(

@@ -12,6 +12,7 @@ from proxy.dialect import Dialect
 from proxy.identity.chain import Chain
 from proxy.model import AuditRecord, Caller, Material, Route
 from proxy.paging import Page
+from proxy.quotas import Held
 from proxy.responses.classify import Finding
 from proxy.responses.events import EventErrors
 from proxy.upstream.exchange import Exchange
@@ -30,6 +31,8 @@ class Served(Exchange, eq=False, kw_only=True):
     page: Page | None = None
     found: Found | None = None
     """What was found inside the request, where its method and path did not say what it asks for."""
+    held: Held | None = None
+    """What limits count for the call while it runs."""
     policy_hash: str = ""
     """The policies that decided, as in `sluicegate_policy_info`."""
     tokens: bool = False

@@ -21,6 +21,10 @@ from proxy.settings import Settings, load
 @click.argument("url")
 @caller_options
 @click.option("--operation", default="", help="Which operation, where a header or the body of the call says it.")
+@click.option("--namespace", default="", help="Namespace that the agent runs in.")
+@click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="A label of the agent; may be repeated.")
+@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header of the call; may be repeated.")
+@click.option("--body", help="The body of the call, for rules that look at it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--live", is_flag=True, help="Ask the running instance through its control socket.")
 @config_option
@@ -31,6 +35,10 @@ def explain(
     agent: str | None,
     actor: str,
     operation: str,
+    namespace: str,
+    labels: tuple[str, ...],
+    headers: tuple[str, ...],
+    body: str | None,
     as_json: bool,
     live: bool,
     config: Path | None,
@@ -41,10 +49,27 @@ def explain(
     """
     settings = load(config)
     caller = caller_of(settings, tenant, agent, actor)
-    asked = Question(method, url, caller.tenant, caller.agent, caller.actor, operation)
+    asked = Question(
+        method,
+        url,
+        caller.tenant,
+        caller.agent,
+        caller.actor,
+        operation,
+        namespace or caller.traits.namespace,
+        _pairs(labels, "--label") or dict(caller.traits.labels),
+        _pairs(headers, "--header"),
+        body,
+    )
     answer = (_live if live else _answer)(settings, asked)
     click.echo(msgspec.json.encode(answer).decode() if as_json else "\n".join(lines(answer)))
     return 1 if answer["decision"] == "denied" else 0
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    if not all(pair.partition("=")[0] and "=" in pair for pair in given):
+        raise click.BadParameter("write NAME=VALUE", param_hint=option)
+    return dict(pair.split("=", 1) for pair in given)
 
 
 def lines(answer: dict[str, Any]) -> Iterator[str]:

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from policies.traits import NO_TRAITS
+from proxy.identity.traits import traits_of
 from proxy.model import Caller
 from proxy.settings import Settings
 
@@ -31,8 +33,10 @@ def caller_options(command: F) -> F:
 def caller_of(settings: Settings, tenant: str | None, agent: str | None, actor: str) -> Caller:
     """The caller named by the options, the static identity filling in what they leave out."""
     first = settings.identity.chain[0]
+    traits = NO_TRAITS
     if first.kind == "static":
+        traits = traits_of(first.namespace, first.labels)
         tenant, agent, actor = tenant or first.tenant, agent or first.agent, actor or first.actor
     if tenant is None or agent is None:
         raise click.UsageError("identity is taken from tokens here, so name the caller with --tenant and --agent.")
-    return Caller(tenant, agent, actor)
+    return Caller(tenant, agent, actor, traits=traits)

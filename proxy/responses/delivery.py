@@ -26,6 +26,11 @@ def _block(lines: Headers) -> bytes:
     return b"".join(parts)
 
 
+def without_cookies(lines: Headers) -> Headers:
+    """The lines but those that set cookies (RFC 6265 and, long obsolete, RFC 2965)."""
+    return [line for line in lines if line[0].lower() not in (b"set-cookie", b"set-cookie2")]
+
+
 class Delivery:
     """Writes one call's reply to the client's connection; when that goes on is the exchange's to say. Nothing waits.
 
@@ -35,7 +40,8 @@ class Delivery:
     """
 
     __slots__ = (
-        "_call", "_chunked", "_coding", "_connection", "_left", "_masker", "_masks", "_pending",
+        "_call", "_chunked", "_coding", "_connection", "_drops_cookies", "_left", "_masker", "_masks", "_most",
+        "_pending",
         "bytes_out", "events", "hits", "keep", "mode", "started", "status",
     )  # fmt: skip
 
@@ -48,6 +54,8 @@ class Delivery:
         self._coding = b""
         self._chunked = False
         self._left: int | None = None
+        self._most: int | None = None
+        self._drops_cookies = False
         self.events: EventErrors | None = None
         self.keep = False
         self.mode = "problem"
@@ -59,6 +67,10 @@ class Delivery:
     def mask(self, masks: Masks | None) -> None:
         """From now on replies are searched for these renderings."""
         self._masks = masks
+
+    def restrict(self, most: int | None, drop_cookies: bool) -> None:
+        """From now on replies' bodies have at most so many bytes, and perhaps no cookies are set."""
+        self._most, self._drops_cookies = most, drop_cookies
 
     def interim(self, head: ReplyHead) -> None:
         """Passes a 1xx on, without what frames or closes: an HTTP/1.0 client does not know them (RFC 9110 15.2)."""
@@ -111,7 +123,10 @@ class Delivery:
         """Status line and header block, remembered with the head while nothing that they depend on changes."""
         call, section = self._call, head.section
         plain = (
-            not (section.pointing and call.place.segment) and call.minor == 1 and not (bodiless and self.status < 300)
+            not (section.pointing and call.place.segment)
+            and call.minor == 1
+            and not (bodiless and self.status < 300)
+            and not self._drops_cookies
         )
         if plain and head.memo is not None and head.memo[0] is self._masks:
             return head.memo[1]
@@ -125,6 +140,8 @@ class Delivery:
         call = self._call
         if section.pointing and call.place.segment:
             lines = pointing_back(lines, call)
+        if self._drops_cookies:
+            lines = without_cookies(lines)
         if call.minor == 0:
             lines = [line for line in lines if line[0].lower() != _CODING]
         if self.status in (101, 204):
@@ -140,6 +157,10 @@ class Delivery:
 
     def body(self, payload: bytes) -> None:
         """Body bytes, unframed. Raises `upstream_protocol` when a compressed body gives the credential away."""
+        if self._most is not None and self.bytes_out + (self._left or len(payload)) > self._most:
+            raise GatewayError(
+                "upstream_protocol", f"The answer is larger than the {self._most} bytes that its rule allows."
+            )
         if self._left is not None:
             self._left -= len(payload)
         if self.events is not None:
@@ -183,6 +204,7 @@ class Delivery:
         elif self._pending:
             self._send(b"")
         if self._chunked:
+            trailers = without_cookies(trailers) if self._drops_cookies else trailers
             self._connection.write(self._masked(frame_end(trailers)))
 
     def cut(self) -> None:
@@ -216,6 +238,7 @@ class Delivery:
         """The stored reply of the same call."""
         call = self._call
         self.status, self.keep, self.started = status, self._connection.keeps, True
+        lines = without_cookies(lines) if self._drops_cookies else lines
         block = self._masked(_block(lines)) + b"Content-Length: %d\r\n" % len(body)
         if not self.keep:
             block += b"Connection: close\r\n"

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
+from policies.terms import LimitDocument
 from proxy.credentials.paths import check_path
 from proxy.errors import Fault
 from proxy.settings.audit import Audit
@@ -57,6 +58,27 @@ class Blocks(Section):
     @classmethod
     def _record_path(cls, value: str) -> str:
         return check_path(value)
+
+
+class Quota(Section):
+    """A limit for every call, counted in this process: `requests` or `bytes` in `every` seconds, or `concurrent`."""
+
+    requests: int | None = Field(None, ge=1, le=10_000_000, description="Calls.")
+    bytes: int | None = Field(None, ge=1, description="Bytes of bodies, both ways together.")
+    concurrent: int | None = Field(None, ge=1, le=1_000_000, description="Calls at once.")
+    every: int | None = Field(None, ge=1, le=86400, description="Seconds; not with `concurrent`.")
+    by: tuple[Literal["tenant", "agent", "actor", "provider"], ...] = Field(
+        ("tenant", "agent"), description="For each of these by itself.", min_length=1
+    )
+
+    @model_validator(mode="after")
+    def _as_in_a_rule(self) -> Quota:
+        self.limit()
+        return self
+
+    def limit(self) -> LimitDocument:
+        """The same as a rule would write it. Raises ValueError."""
+        return LimitDocument(**self.model_dump())
 
 
 class Log(Section):
@@ -110,6 +132,7 @@ class Settings(Section):
     routes: dict[str, RouteSettings] = Field(as_written({}), description="By provider or host; `*` for all the others.")
     firewall: FirewallSettings = Field(as_written({}), description="What `sluicegate firewall` leaves open.")
     limits: Limits = Field(as_written({}), description="Bounds of the process.")
+    quotas: tuple[Quota, ...] = Field((), description="Limits that hold for every call, beside those of rules.")
     audit: Audit = Field(as_written({"sink": "stdout"}), description="One line for each call.")
     log: Log = Field(as_written({}), description="Diagnostics.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
 from functools import partial
 
 import msgspec
@@ -64,7 +64,7 @@ class Lifecycle(msgspec.Struct, eq=False):
     _way: Way | None = None
     _head: bytes = b""
     _idempotent: bool = False
-    _trailers_dropped: frozenset[bytes] = frozenset()
+    _trailers_dropped: Container[bytes] = frozenset()
     _upstream: ClientConnection | None = None
     _relay: OpaqueRelay | None = None
     _held: list[bytes] | None = None

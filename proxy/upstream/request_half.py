@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
 
 from proxy.errors import GatewayError
 from proxy.model import Headers
@@ -21,7 +21,7 @@ from proxy.wire.server_connection import EARLY_LIMIT
 class RequestHalf(ReplyHalf, eq=False):
     """Waits for what has to be there first, then writes the request to a connection; nothing leaves before `send`."""
 
-    def send(self, head: bytes, way: Way, idempotent: bool, trailers_dropped: frozenset[bytes]) -> None:
+    def send(self, head: bytes, way: Way, idempotent: bool, trailers_dropped: Container[bytes]) -> None:
         """Sends the request as soon as a connection is there. A small body of known length is waited for first: what
         the client never finishes is then never begun upstream, and a body kept whole can be sent again.
 

@@ -206,7 +206,7 @@ def _judge_together(method: str, minor: int, section: HeaderSection) -> None:
         raise malformed("Transfer-Encoding does not exist in HTTP/1.0.")
     if method == "CONNECT" and (section.chunked or section.length is not None):
         raise malformed("CONNECT takes no body.")
-    if method == "TRACE":
+    if method[:1] in "Tt" and method.upper() in ("TRACE", "TRACK"):
         raise GatewayError("malformed_request", "TRACE is refused: it returns the request, credential included.")
     if section.websocket and (method != "GET" or minor == 0):
         raise malformed("An upgrade to websocket is a GET in HTTP/1.1.")

@@ -42,7 +42,12 @@ SHIPPED = {
         ProviderFacts(
             "anthropic", ("api.anthropic.com",), frozenset({"messages.create", "messages.count_tokens", "models.list"})
         ),
-        ProviderFacts("stripe", ("api.stripe.com",), frozenset({"charges.list"})),
+        ProviderFacts("stripe", ("api.stripe.com",), frozenset({"charges.list", "charges.create"})),
+        ProviderFacts(
+            "aws-s3",
+            ("{bucket}.s3.{region}.amazonaws.com",),
+            frozenset({"objects.read", "objects.put", "bucket.read", "objects.delete"}),
+        ),
     )
 }
 """Facts of the providers that the bundles and the documentation name."""
