@@ -140,8 +140,8 @@ class GatewayValues(Section):
     )
     ledgerSecretName: str = Field(
         "",
-        description="Secret for a postgres ledger, mounted at /etc/sluicegate-ledger: `password`, which the chart names "
-        "as `password_file`, and `ca.crt`, which the URL names as sslrootcert.",
+        description="Secret for a postgres ledger, mounted at /etc/sluicegate-ledger: `password`, which the chart "
+        "names as `password_file`, and `ca.crt`, which the URL names as sslrootcert.",
     )
     autoscaling: Autoscaling = Field(as_written({}), description="Scaling.")
     podDisruptionBudget: Budget = Field(as_written({}), description="Disruptions.")
