@@ -39,7 +39,7 @@ from proxy.responses.judging import Judging, event_stream, streams, to_be_held
 from proxy.responses.problem import render
 from proxy.routing import Snapshot
 from proxy.served import CallIds, Served
-from proxy.terms import Unlisted, listed, positions, refuse_credentials
+from proxy.terms import Unlisted, asking_for_identity, listed, positions, refuse_credentials
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
@@ -243,6 +243,8 @@ class Pipeline:
             refuse_credentials(call, positions(allowed, provider), exchange.chain.is_session, allowed.rule)
         if terms.headers is not None:
             call.section = listed(call.section, terms)
+        if terms.uncoded:
+            call.section = asking_for_identity(call.section)
         exchange.reply_to.restrict(terms.max_response, terms.drop_cookies)
 
     def _grant(self, exchange: Served, route: Route, allowed: Allowed) -> None:
