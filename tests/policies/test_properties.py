@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from policies.conditions import Asked, Content
 from policies.decide import Allowed, Denied
 from policies.facts import ProviderFacts
 from policies.load import PolicyError, load
@@ -35,7 +36,19 @@ def keys(**optional: Any) -> Any:
     return st.fixed_dictionaries({}, optional=optional)
 
 
-COMMON = {"methods": some(METHODS), "paths": some(PATH_PATTERNS), "access": st.sampled_from(["read", "write"])}
+WHENS = {
+    'method == "GET"': lambda call: call["method"] == "GET",
+    'query.b == ["2"]': lambda call: None if "b" not in call["query"] else call["query"]["b"] == ["2"],
+    "body.amount < 10": lambda call: None if "amount" not in call["body"] else call["body"]["amount"] < 10,
+}
+"""Conditions, each with what it says of a call: None where that cannot be told."""
+COMMON = {
+    "methods": some(METHODS),
+    "paths": some(PATH_PATTERNS),
+    "access": st.sampled_from(["read", "write"]),
+    "query": st.fixed_dictionaries({"a": some(["1", "2*"])}),
+    "when": st.sampled_from(list(WHENS)),
+}
 OPERATION_GLOBS = some(("chat.post", "chat.*", "admin.*", "*"))
 CREDENTIAL = st.sampled_from([{"name": "one"}, {"name": "two", "per": "actor"}])
 ALLOWS = st.one_of(
@@ -101,6 +114,8 @@ CALLS = st.fixed_dictionaries(
         "method": st.sampled_from([*METHODS, "PATCH"]),
         "path": st.sampled_from(PATHS),
         "operation": st.sampled_from([*OPERATIONS, None]),
+        "query": st.fixed_dictionaries({}, optional={"a": some(["1", "22", "3"]), "b": some(["2", "3"])}),
+        "body": st.sampled_from([{}, {"amount": 5}, {"amount": 50}]),
     }
 )
 
@@ -174,6 +189,15 @@ def method_fits(rule: dict[str, Any], call: dict[str, Any]) -> bool:
     return call["method"] in rule.get("methods", [call["method"]])
 
 
+def condition_fits(rule: dict[str, Any], call: dict[str, Any], *, deny: bool) -> bool:
+    for name, globs in rule.get("query", {}).items():
+        values = [any(glob(one, value) for one in globs) for value in call["query"].get(name, [])]
+        if not values or not (any(values) if deny else all(values)):
+            return False
+    said = WHENS[rule["when"]](call) if "when" in rule else True
+    return deny if said is None else said
+
+
 def operation_fits(rule: dict[str, Any], call: dict[str, Any], *, deny: bool) -> bool:
     if "operations" not in rule:
         return True
@@ -183,6 +207,8 @@ def operation_fits(rule: dict[str, Any], call: dict[str, Any], *, deny: bool) ->
 
 def deny_hits(rule: dict[str, Any], call: dict[str, Any]) -> bool:
     if not destination_fits(rule, call, deny=True) or not method_fits(rule, call):
+        return False
+    if not condition_fits(rule, call, deny=True):
         return False
     if call["path"] is None:
         return True
@@ -197,11 +223,15 @@ def credential_of(rule: dict[str, Any]) -> tuple[str, str] | None:
     return (rule["provider"], "tenant") if "provider" in rule else None
 
 
+def listed(rule: dict[str, Any]) -> tuple[bool, bool, bool]:
+    return "operations" in rule, "methods" in rule or "access" in rule, "query" in rule or "when" in rule
+
+
 def precedence(rule: dict[str, Any], path: str | None) -> tuple[Any, ...]:
     host = rule.get("host", "exact")
     depth = 99 if "*" not in host else host.count(".")
     literal = len(path.replace("*", "")) if path else 0
-    return depth, not host.startswith("**"), literal, "operations" in rule, "methods" in rule or "access" in rule
+    return depth, not host.startswith("**"), literal, *listed(rule)
 
 
 def matching_allows(policies: list[dict[str, Any]], call: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -210,6 +240,8 @@ def matching_allows(policies: list[dict[str, Any]], call: dict[str, Any]) -> lis
     for policy in policies:
         for rule in policy["allow"] if concerns(policy, call) else []:
             if not destination_fits(rule, call, deny=False) or not method_fits(rule, call):
+                continue
+            if not condition_fits(rule, call, deny=False):
                 continue
             inside = "paths" in rule or "operations" in rule
             for path in rule.get("paths", [None]):
@@ -263,12 +295,19 @@ def load_all(policies: list[dict[str, Any]], default: str = "deny") -> PolicySet
             reject()
 
 
+def content_of(call: dict[str, Any]) -> Content:
+    return Content(query=call["query"], content_type="application/json", body_size=9, body=call["body"])
+
+
 def ask(policies: PolicySet, call: dict[str, Any]) -> Allowed | Denied:
     scheme, port = call["scheme_port"]
     plan = policies.plan(call["tenant"], call["agent"], "", (scheme, call["host"], port), provider_of(call))
+    possible = plan.possible
+    rules = plan.asking(call["method"], call["path"], [(call["operation"], writes(call))])
+    plan = plan.under(rules, content_of(call), Asked(call["method"], call["path"], call["tenant"], call["agent"]))
     verdict = plan.decide(call["method"], call["path"], call["operation"], write=writes(call))
     assert plan.decide(call["method"], call["path"], call["operation"], write=writes(call)) == verdict
-    assert plan.possible or isinstance(verdict, Denied)
+    assert possible or isinstance(verdict, Denied)
     return verdict
 
 
@@ -349,7 +388,7 @@ def test_an_explanation_agrees_with_the_decision(policies, calls):
         scheme, port = call["scheme_port"]
         explained = loaded.explain(
             call["tenant"], call["agent"], "", (scheme, call["host"], port), provider_of(call), call["method"],
-            call["path"], call["operation"], writes(call),
+            call["path"], call["operation"], writes(call), content=content_of(call),
         )  # fmt: skip
         verdict = ask(loaded, call)
         assert explained.decision == verdict
