@@ -22,8 +22,8 @@ DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 
 FEATURES: Final = (
     "access", "agent-credentials", "compressed", "content-types", "errors", "headers", "labels", "limits", "mask",
-    "max-body", "max-response", "namespace", "networks", "operations", "path-templates", "paths", "per-actor", "placeholders",
-    "plaintext", "presigned", "query", "set-cookie", "tls", "token-endpoint", "tunnel", "warn", "when",
+    "max-body", "max-response", "namespace", "networks", "operations", "path-templates", "paths", "per-actor",
+    "placeholders", "plaintext", "presigned", "query", "set-cookie", "tls", "token-endpoint", "tunnel", "warn", "when",
 )  # fmt: skip
 """What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
 

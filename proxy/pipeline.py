@@ -84,6 +84,8 @@ class Pipeline:
         self.call_ids = CallIds()
         self.blocks = Blocks()
         self.running: set[Served] = set()
+        self.served: Callable[..., Served] = Served
+        """What calls are made of."""
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
         self._credentials = credentials
@@ -104,7 +106,7 @@ class Pipeline:
 
     def begin(self, call: Call, connection: ServerConnection, chain: Chain) -> None:
         """Takes a call from a listener. Its reply, or our refusal, goes to the connection."""
-        exchange = Served(call, connection, Delivery(connection, call), self._means, chain=chain)
+        exchange = self.served(call, connection, Delivery(connection, call), self._means, chain=chain)
         self.running.add(exchange)
         self._run(exchange, self._identify, call)
 
@@ -384,7 +386,7 @@ class Pipeline:
         self, call: Call, connection: ServerConnection, chain: Chain, caller: Caller, allowed: Allowed
     ) -> Served:
         """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
-        exchange = Served(call, connection, Delivery(connection, call), self._means, chain=chain)
+        exchange = self.served(call, connection, Delivery(connection, call), self._means, chain=chain)
         exchange.caller, exchange.allowed = caller, allowed
         self.running.add(exchange)
         self._metrics.allowed += 1
