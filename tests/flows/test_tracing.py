@@ -6,8 +6,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import pairwise
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
