@@ -1,9 +1,8 @@
-"""Spans of calls in a collector: one for each stage, joined to the caller's trace, with nothing that the audit hides."""
+"""Spans of calls in a collector: one for each stage, joined to the caller's trace, with nothing that audits hide."""
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -16,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.flows.product import LOOPBACK, Product, eventually, free_port, record, rule
 from tests.flows.upstreams import Upstream, answering
+from tests.serving import serving
 
 SECRET = "sk-live-0123456789abcdef"
 TOKEN = "collector-token-0123456789"
@@ -92,13 +92,8 @@ class Flow:
 
 @pytest.fixture(scope="module")
 def collector() -> Iterator[Collector]:
-    server = Collector()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Collector()) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
