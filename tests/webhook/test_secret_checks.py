@@ -61,7 +61,7 @@ def test_so_is_a_volume_with_one(volume: Json) -> None:
         {"envFrom": [{"prefix": "APP_", "secretRef": {"name": "bot-settings"}}]},
         secret_variable("DATABASE_PASSWORD", "postgres", "password"),
         secret_variable("AWS_SECRET_ACCESS_KEY", "plain", "AWS_SECRET_ACCESS_KEY"),
-        mounted("/work/aws"),
+        mounted("/srv/aws"),
     ],
 )
 def test_other_secrets_pass_and_variables_that_are_removed_anyway(fields: Json) -> None:
