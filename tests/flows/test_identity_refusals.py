@@ -231,7 +231,7 @@ def test_an_empty_chain_knows_nobody_or_is_refused_at_start(new_folder: NewFolde
 
 
 def test_where_each_call_needs_a_session_the_connections_token_signs_nothing(flow: Flow, new_folder: NewFolder) -> None:
-    """`per_call: required`: a token on the connection opens a tunnel at most; every call brings its own, on every way."""
+    """`per_call: required`: a token on the connection opens a tunnel at most; every call brings its own."""
     folder = new_folder()
     (folder / "keys.json").write_bytes((flow.product.folder / "keys.json").read_bytes())
     identity = {"chain": flow.product.settings["identity"], "per_call": "required"}
