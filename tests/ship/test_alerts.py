@@ -125,6 +125,12 @@ CASES = [
         {"namespace": "a", **WARNING},
     ),
     Case(
+        "SluicegateCredentialReflected",
+        gauge("credentials_masked_total", "_x30 1x30", pod="p", provider="slack"),
+        gauge("credentials_masked_total", "0x60", pod="p", provider="other"),
+        {"namespace": "a", "provider": "slack", **WARNING},
+    ),
+    Case(
         "SluicegateAuditDropped",
         {'sluicegate_audit_records_total{namespace="a",pod="p",result="dropped"}': "0x20 7x40"},
         {'sluicegate_audit_records_total{namespace="a",pod="p",result="written"}': "0+50x60"},
