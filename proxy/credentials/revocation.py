@@ -70,13 +70,13 @@ class Request:
 
 def held_tokens(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(token_type_hint, token) of what a record holds; the refresh token first, since its end ends the others."""
-    for field, hint in (
+    for name, hint in (
         ("refresh_token", "refresh_token"),
         ("access_token", "access_token"),
         ("token", "access_token"),
         ("value", "access_token"),
     ):
-        value = record.get(field)
+        value = record.get(name)
         if isinstance(value, str) and value.strip():
             yield hint, value.strip()
 
