@@ -115,7 +115,7 @@ def running(folder: Path, collector: Collector) -> Iterator[Flow]:
         ]
         tracing = {"endpoint": collector.endpoint, "token_file": "./collector.token", "service_name": "egress"}
         records = {"key": record("api_key", "127.0.0.1", value=SECRET)}
-        product = stack.enter_context(Misled(folder, rules, records, tracing=tracing))
+        product = stack.enter_context(Misled(folder, rules, records, tracing=tracing, log={"level": "debug"}))
         yield Flow(product, upstream, collector)
 
 
@@ -191,7 +191,8 @@ def test_what_is_no_parent_begins_a_trace_of_its_own(flow: Flow, lines: tuple[by
     assert sent_on(flow.upstream, b"tracestate") == []
 
 
-def test_nothing_that_the_audit_hides_is_in_a_span(flow: Flow) -> None:
+def test_nothing_that_the_audit_hides_is_in_a_span_or_in_the_exporters_messages(flow: Flow) -> None:
+    """At level debug too."""
     canary = "canary-5b1e7c0d9f"
     hidden = (f"X-Mine: {canary}".encode(), f"Cookie: a={canary}".encode())
     path = f"/p/q/{canary}?key={canary}&{SECRET}"
@@ -199,6 +200,7 @@ def test_nothing_that_the_audit_hides_is_in_a_span(flow: Flow) -> None:
     flow.collector.of(reply.header("Sluicegate-Call-Id"))
     for secret in (canary, SECRET, TOKEN):
         assert secret.encode() not in flow.collector.raw
+        assert secret not in flow.product.diagnostics()
 
 
 def test_settings_are_the_only_source_of_where_traces_go(flow: Flow) -> None:
