@@ -171,6 +171,18 @@ def test_a_block_of_a_provider_holds_inside_tunnels_that_are_open(
         assert tunnel.recv(10_000).startswith(b"HTTP/1.1 200")
 
 
+def test_a_breaker_that_is_open_is_shown_with_the_time_left(tmp_path: Path, roots: trustme.CA):
+    gone = Upstream(roots)
+    stand = Stand(tmp_path, gone, roots)
+    gone.close()
+    with Serving(stand) as serving:
+        assert serving.status()["breakers"] == []
+        eventually(lambda: b"breaker_open" in serving.get("/shop/x")[1])
+        (shown,) = serving.status()["breakers"]
+    assert (shown["tenant"], shown["destination"]) == ("acme", f"https://{INTERCEPTED}:{gone.port}")
+    assert 0 < shown["seconds"] <= 5
+
+
 def test_drain_lets_running_calls_finish_and_ends_with_0(tmp_path: Path, upstream: Upstream, roots: trustme.CA):
     with Serving(Stand(tmp_path, upstream, roots)) as serving:
         begun = socket.create_connection(("127.0.0.1", urlsplit(serving.base).port or 0), timeout=10)
