@@ -151,7 +151,7 @@ class GatewayValues(Section):
 
 
 class PodMonitorValues(Section):
-    """PodMonitor of the Prometheus operator, for injected pods and the gateway."""
+    """PodMonitor of the Prometheus operator, for injected pods, the gateway and the webhook."""
 
     enabled: bool = Field(False, description="Install it.")
     labels: Labels = Field(as_written({}), description="Labels that your Prometheus selects by.")

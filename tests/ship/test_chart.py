@@ -257,7 +257,7 @@ def test_the_observers_are_what_the_files_hold() -> None:
     manifests = scenario(CHART / "ci" / "hardened-values.yaml")
     (rule,) = of_kind(manifests, "PrometheusRule")
     alerts = [one for group in rule["spec"]["groups"] for one in group["rules"] if "alert" in one]
-    assert len(alerts) == 13
+    assert len(alerts) == 15
     for alert in alerts:
         runbook = alert["annotations"]["runbook_url"]
         assert runbook == f"https://wiki.example/sluicegate/{alert['alert']}.md"
@@ -268,6 +268,7 @@ def test_the_observers_are_what_the_files_hold() -> None:
     assert {one["metadata"]["name"] for one in of_kind(manifests, "PodMonitor")} == {
         "sg-sluicegate-injected",
         "sg-sluicegate-gateway",
+        "sg-sluicegate-webhook",
     }
 
 

@@ -64,7 +64,7 @@ def test_injected_pods_are_covered_and_no_others() -> None:
         (DEBUGGER,),
         (DEBUGGER, {**DEBUGGER, "name": "second"}),
         ({**DEBUGGER, "targetContainerName": "app"},),
-        ({**DEBUGGER, "volumeMounts": [{"name": "work", "mountPath": "/work"}]},),
+        ({**DEBUGGER, "volumeMounts": [{"name": "work", "mountPath": "/srv/app"}]},),
         (confined(privileged=False),),
     ],
 )
