@@ -66,7 +66,6 @@ class World:
         self.fields, self.version = dict(fields), self.version + 1
         return self.version
 
-
     def take_over(self, leader: Worker) -> None:
         """A lease was written over that of a worker that is still at it: what becomes of its request is not known."""
         late = (other for other in self.workers if other is not leader and other.run is not None)
