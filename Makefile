@@ -20,7 +20,7 @@ setup: $(READY) ## make .venv with the locked dependencies; instant when nothing
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Sluicegate needs Python 3.11 or newer; this is $$($(PYTHON) --version). Name another with: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Setting up $(VENV) (once)"
+	@echo "Setting up $(VENV), once: some minutes, 1.7 GB with everything that the tests use"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final, NoReturn
 from urllib.parse import parse_qsl
 
@@ -12,6 +13,8 @@ MAX_BODY: Final = 262_144
 """Bytes. A larger body cannot be judged."""
 MAX_DEPTH: Final = 32
 _MAX_FIELDS: Final = 1_000
+_JSON: Final = re.compile(r"application/json|[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+\+json")
+"""One media type (RFC 6838 section 4.2): of a list, readers may take either end."""
 FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -27,7 +30,7 @@ def read_body(content_type: str, raw: bytes | None) -> Any:
     try:
         if content_type == FORM:
             return _form(raw)
-        if content_type == "application/json" or content_type.endswith("+json"):
+        if _JSON.fullmatch(content_type):
             return _json(raw)
     except (ValueError, RecursionError):
         return UNREAD

@@ -25,11 +25,13 @@ class _Entry:
     document: Document
     rule: Rule
     segments: tuple[str, ...]
+    prefix: tuple[str, ...]
+    """The segments before the first star: two patterns can meet only if one's prefix begins the other's."""
 
-    @property
-    def prefix(self) -> tuple[str, ...]:
-        """The segments before the first star: two patterns can meet only if one's prefix begins the other's."""
-        return self.segments[: next((i for i, part in enumerate(self.segments) if "*" in part), len(self.segments))]
+
+def _entry(document: Document, rule: Rule, segments: tuple[str, ...]) -> _Entry:
+    stars = (index for index, part in enumerate(segments) if "*" in part)
+    return _Entry(document, rule, segments, segments[: next(stars, len(segments))])
 
 
 def conflicts(documents: Iterable[Document]) -> Iterator[tuple[Located, Located]]:
@@ -56,7 +58,7 @@ def _shelves(documents: Iterable[Document]) -> Iterator[list[_Entry]]:
             if len(uses[text]) > 1:
                 for segments, literal in [(path.segments, path.literal) for path in rule.paths] or [(ANY_PATH, 0)]:
                     key = (text, rule.scheme, rule.port, rank(rule, (0, 0), literal))
-                    shelves.setdefault(key, []).append(_Entry(document, rule, segments))
+                    shelves.setdefault(key, []).append(_entry(document, rule, segments))
     return (entries for entries in shelves.values() if len({entry.rule.effect.carries for entry in entries}) > 1)
 
 
@@ -95,7 +97,8 @@ def _meeting_cells(cells: Iterable[_Cell]) -> Iterator[tuple[_Cell, _Cell]]:
 
 def _meeting_paths(ones: Sequence[_Entry], others: Sequence[_Entry]) -> Iterator[tuple[_Entry, _Entry]]:
     """Pairs with different credentials of which one's path prefix begins the other's."""
-    for left, right in ((ones, others), (others, ones)):
+    sides = ((ones, others),) if ones is others else ((ones, others), (others, ones))
+    for left, right in sides:
         by_prefix: dict[tuple[str, ...], list[_Entry]] = {}
         for entry in right:
             by_prefix.setdefault(entry.prefix, []).append(entry)

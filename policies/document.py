@@ -21,9 +21,9 @@ DEFAULT_TUNNEL_BYTES: Final = 1 << 30
 """How many bytes an uninspected tunnel may carry, both ways together, where its rule gives no `max_bytes`."""
 
 FEATURES: Final = (
-    "access", "agent-credentials", "content-types", "errors", "headers", "labels", "limits", "mask", "max-body",
-    "max-response", "namespace", "networks", "operations", "path-templates", "paths", "per-actor", "placeholders",
-    "plaintext", "presigned", "query", "set-cookie", "tls", "token-endpoint", "tunnel", "warn", "when",
+    "access", "agent-credentials", "compressed", "content-types", "errors", "headers", "labels", "limits", "mask",
+    "max-body", "max-response", "namespace", "networks", "operations", "path-templates", "paths", "per-actor",
+    "placeholders", "plaintext", "presigned", "query", "set-cookie", "tls", "token-endpoint", "tunnel", "warn", "when",
 )  # fmt: skip
 """What a document may list under `requires`: a proxy that does not know one of them refuses the document."""
 
@@ -244,6 +244,8 @@ class AllowRule(Match):
     max_response: Annotated[int, Field(ge=0)] | None = None
     """Bytes of a reply's body."""
     set_cookie: Literal["pass", "drop"] = "pass"
+    compressed: Literal["decode", "identity"] = "decode"
+    """Compressed replies are inflated to be searched for the credential, or the provider is asked for plain ones."""
 
 
 class DenyRule(Match):

@@ -268,6 +268,7 @@ def _terms(rule: AllowRule, document: str) -> Terms | None:
         rule.agent_credentials,
         rule.max_response,
         rule.set_cookie == "drop",
+        rule.compressed == "identity",
     )
     return None if found == NO_TERMS else found
 

@@ -21,6 +21,7 @@ _INTEGER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"})
 _FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"})
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_STR, _INT, _SEQ, _MAP = f"{_TAG}str", f"{_TAG}int", f"{_TAG}seq", f"{_TAG}map"
 _PLAIN_TAGS: Final = {
     **dict.fromkeys(_TRUE | _FALSE, f"{_TAG}bool"),
     **dict.fromkeys(_NULL, f"{_TAG}null"),
@@ -33,12 +34,12 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     def resolve(self, kind: type[yaml.Node], value: str | None, implicit: Any) -> str:
         if kind is not yaml.ScalarNode:
-            return f"{_TAG}{'seq' if kind is yaml.SequenceNode else 'map'}"
+            return _SEQ if kind is yaml.SequenceNode else _MAP
         if value is None or not implicit[0]:
-            return f"{_TAG}str"
+            return _STR
         if value[:1].isdigit() and _INTEGER.fullmatch(value):
-            return f"{_TAG}int"
-        return _PLAIN_TAGS.get(value, f"{_TAG}str")
+            return _INT
+        return _PLAIN_TAGS.get(value, _STR)
 
 
 class Fault(NamedTuple):
@@ -167,6 +168,8 @@ class _Reader:
 
 
 def _scalar(node: yaml.ScalarNode) -> str | int | bool | None:
+    if node.tag == _STR:  # nearly all of them
+        return str(node.value)
     tag = node.tag.removeprefix(_TAG)
     if tag == "bool":
         return node.value in _TRUE

@@ -78,6 +78,7 @@ class Terms:
     credentials   what becomes of a credential that the caller sent: "strip", "refuse"; None leaves it to `credential`
     max_response  bytes of a reply's body
     drop_cookies  Set-Cookie does not reach the caller
+    uncoded       the provider is asked for a reply that is not compressed
     """
 
     limits: tuple[Limit, ...] = ()
@@ -85,6 +86,7 @@ class Terms:
     credentials: Literal["strip", "refuse"] | None = None
     max_response: int | None = None
     drop_cookies: bool = False
+    uncoded: bool = False
 
     def passes(self, name: str) -> bool:
         """Whether a header of the caller's may leave, by its comparable name."""

@@ -44,6 +44,8 @@ class Accounting:
         duration = now - exchange.call.started
         _close(record, exchange, duration, upstream)
         self._metrics.call_closed(record, duration, upstream)
+        if exchange.reply_to.hits:
+            self._metrics.masked_in(record.provider, exchange.reply_to.hits)
         self._audit.write(record)
 
     def refused(

@@ -21,6 +21,7 @@ from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
 from proxy.app_stopping import stop
 from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of, quotas_of
+from proxy.app_tracing import open_tracing, traced
 from proxy.app_upkeep import Upkeep
 from proxy.audit.metrics import Metrics
 from proxy.blocks import block_of, refusal
@@ -142,6 +143,9 @@ class Instance:
         if settings.state.key_file.exists():  # without one, cursors hold as long as the process
             self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
         self.pipeline.quotas = quotas_of(settings)
+        self.spans = open_tracing(settings.tracing) if settings.tracing is not None else None
+        if self.spans is not None:
+            self.pipeline.served = traced(self.spans)
         instance = uuid.uuid4().hex
         self.ledger = ledger_of(settings, instance)
         if self.ledger is not None:

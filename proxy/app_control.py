@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ class Operator:
             "credentials": [
                 {**row, "expires": _stamp(row["expires"])} for row in instance.credentials.known(time.time())
             ],
+            "breakers": list(self._breakers()),
             "blocks": instance.pipeline.blocks.shown(),
             "fleet_blocks": instance.pipeline.blocks.shown_fleet(),
             "calls_in_flight": len(instance.pipeline.running),
@@ -48,6 +50,11 @@ class Operator:
             ],
             "authority_expires": _stamp(instance.authority.expires),
         }
+
+    def _breakers(self) -> Iterator[dict[str, Any]]:
+        """Where nothing is sent to for now, and for how long."""
+        for (tenant, destination), left in self._instance.pipeline.trouble.shut_for(time.monotonic()):
+            yield {"tenant": tenant, "destination": destination.origin, "seconds": math.ceil(left)}
 
     async def reload(self) -> dict[str, Any]:
         """Reads policies, providers, roots and the authority now. Raises ConfigurationError; what was there stays."""

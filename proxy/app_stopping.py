@@ -51,6 +51,8 @@ async def stop(instance: Instance, at_once: asyncio.Event) -> None:
     if instance.ledger is not None:
         await instance.ledger.close()
     instance.audit.close()
+    if instance.spans is not None:
+        await asyncio.to_thread(instance.spans.close)
 
 
 def _exchanging(instance: Instance) -> bool:

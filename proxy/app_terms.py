@@ -98,13 +98,15 @@ def parent_of(settings: Settings) -> Parent | None:
 
 def back_ends(settings: Settings) -> Iterator[tuple[str, int]]:
     """Host and port of the services behind this proxy, which no call may lead to: Vault, the cluster's API, the
-    ledger's database, the audit's collector."""
+    ledger's database, the collectors of audit and traces."""
     chains = (settings.identity, *(listener.identity for listener in settings.listeners if listener.identity))
     addresses = [member.address for chain in chains for member in chain.chain if member.kind == "token_review"]
     if isinstance(settings.store, VaultStore):
         addresses += settings.store.address
     if isinstance(settings.audit, OtlpAudit):
         addresses.append(settings.audit.endpoint)
+    if settings.tracing is not None:
+        addresses.append(settings.tracing.endpoint)
     for address in addresses:
         parts = urlsplit(address)
         yield parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)

@@ -141,6 +141,14 @@ class HeaderSection:
         self.presented = Presented()
         self.memo: tuple[object, object, object, object, Any] | None = None
 
+    def having(self, kept: list[tuple[bytes, bytes, bytes]]) -> HeaderSection:
+        """A copy with these lines, for one call; the connection's own stays as it is."""
+        copy = HeaderSection()
+        for name in HeaderSection.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy.kept, copy.memo = kept, None
+        return copy
+
 
 class Place(NamedTuple):
     """What a listener read out of a request line and Host: where the call goes."""

@@ -39,7 +39,7 @@ from proxy.responses.judging import Judging, event_stream, streams, to_be_held
 from proxy.responses.problem import render
 from proxy.routing import Snapshot
 from proxy.served import CallIds, Served
-from proxy.terms import Unlisted, listed, positions, refuse_credentials
+from proxy.terms import Unlisted, asking_for_identity, listed, positions, refuse_credentials
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.lifecycle import Lifecycle
 from proxy.upstream.means import Means
@@ -84,6 +84,8 @@ class Pipeline:
         self.call_ids = CallIds()
         self.blocks = Blocks()
         self.running: set[Served] = set()
+        self.served: Callable[..., Served] = Served
+        """What calls are made of."""
         self.relays: set[OpaqueRelay] = set()
         self.addresses = addresses
         self._credentials = credentials
@@ -104,7 +106,7 @@ class Pipeline:
 
     def begin(self, call: Call, connection: ServerConnection, chain: Chain) -> Served:
         """Takes a call from a listener. Its reply, or our refusal, goes to the connection."""
-        exchange = Served(call, connection, Delivery(connection, call), self._means, chain=chain)
+        exchange = self.served(call, connection, Delivery(connection, call), self._means, chain=chain)
         self.running.add(exchange)
         self._run(exchange, self._identify, call)
         return exchange
@@ -244,6 +246,8 @@ class Pipeline:
             refuse_credentials(call, positions(allowed, provider), exchange.chain.is_session, allowed.rule)
         if terms.headers is not None:
             call.section = listed(call.section, terms)
+        if terms.uncoded:
+            call.section = asking_for_identity(call.section)
         exchange.reply_to.restrict(terms.max_response, terms.drop_cookies)
 
     def _grant(self, exchange: Served, route: Route, allowed: Allowed) -> None:
@@ -383,7 +387,7 @@ class Pipeline:
         self, call: Call, connection: ServerConnection, chain: Chain, caller: Caller, allowed: Allowed
     ) -> Served:
         """Takes an uninspected tunnel that policy has allowed: no credential, no stage but the exchange."""
-        exchange = Served(call, connection, Delivery(connection, call), self._means, chain=chain)
+        exchange = self.served(call, connection, Delivery(connection, call), self._means, chain=chain)
         exchange.caller, exchange.allowed = caller, allowed
         self.running.add(exchange)
         self._metrics.allowed += 1

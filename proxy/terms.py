@@ -24,14 +24,16 @@ _CUSTOMARY: Final = ("authorization", "x-api-key", "api-key", "x-auth-token")
 
 
 def listed(section: HeaderSection, terms: Terms) -> HeaderSection:
-    """The section without the headers that may not leave; the connection's own stays as it is."""
-    copy = HeaderSection()
-    for field in HeaderSection.__slots__:
-        setattr(copy, field, getattr(section, field))
+    """The section without the headers that may not leave."""
     passes = terms.passes
-    copy.kept = [line for line in section.kept if line[0] in _ALWAYS or passes(line[0].decode("latin-1"))]
-    copy.memo = None
-    return copy
+    return section.having([line for line in section.kept if line[0] in _ALWAYS or passes(line[0].decode("latin-1"))])
+
+
+def asking_for_identity(section: HeaderSection) -> HeaderSection:
+    """The section with an Accept-Encoding that wants no compression. Without the header any coding would be welcome
+    (RFC 9110 section 12.5.3)."""
+    kept = [line for line in section.kept if line[0] != b"accept-encoding"]
+    return section.having([*kept, (b"accept-encoding", b"Accept-Encoding", b"identity")])
 
 
 class Unlisted(Container[bytes]):

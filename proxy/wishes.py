@@ -12,6 +12,8 @@ from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.ledger.rows import Scope
 
 _KEY: Final = b"idempotency-key"
+_CHOOSING: Final = (b"x-amz-target", b"soapaction")
+"""Headers that say what a call does where its method, URL and body do not."""
 
 
 class KeyUse(NamedTuple):
@@ -56,4 +58,5 @@ def _forward(call: Call, header: bytes, key: bytes) -> None:
 def _entry(call: Call, caller: Caller, rule: str, keeping: Keeping | None, key: bytes) -> Entry:
     if keeping is None:
         raise GatewayError("malformed_request", "Nobody here keeps an Idempotency-Key: the ledger is turned off.")
-    return keeping.entry(Scope(caller.tenant, caller.actor, caller.agent, rule), key, call.call_id)
+    chosen = tuple(value for name, _, value in call.section.kept if name in _CHOOSING)
+    return keeping.entry(Scope(caller.tenant, caller.actor, caller.agent, rule), key, call.call_id, chosen)

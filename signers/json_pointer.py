@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
+_MOST_DIGITS: Final = 1_000
 _ESCAPE: Final = re.compile(r"~(?![01])")
 
 
@@ -35,7 +36,7 @@ def found_at(text: str, pointer: str) -> Span | None:
     A member that stands twice is a fault anywhere: of two readers, one would take the first and one the second.
     """
     try:
-        json.loads(text, object_pairs_hook=_unique, parse_constant=_constant)
+        json.loads(text, object_pairs_hook=_unique, parse_constant=_constant, parse_int=_integer)
         at = _past_space(text, 0)
         for step in pointer.split("/")[1:]:
             inner = _step(text, at, step.replace("~1", "/").replace("~0", "~"))
@@ -63,6 +64,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         raise NotJson("a member stands in it twice")
     return members
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:  # beyond some thousands the interpreter refuses to read one (CVE-2020-10735)
+        raise NotJson("it holds a number that is too long")
+    return 0
 
 
 def _constant(_: str) -> NoReturn:

@@ -49,6 +49,7 @@ class MetricsCollector(Collector):
         yield _counter(
             "credential_resolutions", "Credentials looked up.", ("source", "result"), m.credential_resolutions().items()
         )
+        yield _counter("credentials_masked", "Found in a reply to their call.", ("provider",), m.masked.items())
         yield _counter("refreshes", "Tokens asked for.", ("provider", "result"), m.refreshes.items())
         now = self._wall_clock()
         expiry = (((m.label(name),), end - now) for name, end in m.credential_expiry().items())

@@ -89,6 +89,7 @@ class Metrics:
         self.allowed = 0
         self.denied = 0
         self.would_deny = 0
+        self.masked: dict[tuple[str], int] = {(OTHER,): 0}
         self.store_requests: dict[tuple[str, str, str], int] = {}
         self.store_duration: dict[tuple[str, str, str], Histogram] = {}
         self.refreshes: dict[tuple[str, str], int] = {}
@@ -139,6 +140,11 @@ class Metrics:
             ("would_deny", "warn"): self.would_deny,
         }
         return {key: count for key, count in counts.items() if count}
+
+    def masked_in(self, provider: str, times: int) -> None:
+        """Count how often a reply gave the credential of its call back."""
+        key = (self.label(provider),)
+        self.masked[key] = self.masked.get(key, 0) + times
 
     def store_request(self, store: str, operation: str, result: str, seconds: float) -> None:
         """Count one request to a credential store and how long it took."""

@@ -136,6 +136,10 @@ class RevocationDocument(_Strict):
         "", description="of the application; default: as at the token endpoint"
     )
     tokens: Literal["", "access_token", "refresh_token"] = Field("", description="the only type that ends there")
+    invalid_token: Literal["ended", "unknown"] = Field(
+        "ended", description="what that error means; unknown: the token may live on, another host knows it"
+    )
+    headers: dict[str, str] = Field({}, description="further ones that the endpoint requires")
 
     @model_validator(mode="after")
     def _askable(self) -> RevocationDocument:

@@ -7,6 +7,7 @@ must not find another operation in a request than the one that was judged.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 OTHER: Final = "other"
 """What stands for root fields that the catalogue does not list: `graphql.query.other`."""
 _JSON: Final = ("Content-Type", "application/json")
+MEDIA_TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
+"""RFC 6838 section 4.2, lower-case. Of a list (`text/plain, a/b+json`) readers may take either end."""
 _FORM: Final = "application/x-www-form-urlencoded"
 _GRAPHQL_MEMBERS: Final = frozenset({"query", "variables", "operationName", "extensions"})
 Lines = Sequence[tuple[bytes, bytes, bytes]]
@@ -48,7 +51,7 @@ class Request(NamedTuple):
             return ""
         kind, _, rest = ("; ".join(self.header("content-type"))).lower().partition(";")
         charset = rest.partition("charset=")[2].strip(" \"'")
-        return kind.strip() if charset in ("", "utf-8", "utf8") else ""
+        return kind.strip() if charset in ("", "utf-8", "utf8") and MEDIA_TYPE.fullmatch(kind.strip()) else ""
 
 
 class Found(NamedTuple):
@@ -169,7 +172,7 @@ def _documents(request: Request) -> list[str]:
     """The documents of a request. Raises ValueError where there may be others, or none."""
     in_query = [value for name, value in request.query if name in ("query", "id", "documentId", "extensions")]
     if request.method == "GET":
-        if len(in_query) != 1 or not any(name == "query" for name, _ in request.query) or request.body:
+        if len(in_query) != 1 or not any(name == "query" for name, _ in request.query) or request.body != b"":
             raise ValueError("not one document in the query")
         return in_query
     if in_query or request.body is None:

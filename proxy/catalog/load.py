@@ -185,7 +185,15 @@ def _revocation(document: ProviderDocument) -> Revocation | None:
     found = document.revocation
     if found is None:
         return None
-    return Revocation(found.endpoint, found.style, found.success, found.authentication, found.tokens)
+    return Revocation(
+        found.endpoint,
+        found.style,
+        found.success,
+        found.authentication,
+        found.tokens,
+        found.invalid_token,
+        found.headers,
+    )
 
 
 def _positions(placements: Iterable[Placement]) -> tuple[Placement, ...]:

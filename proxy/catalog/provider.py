@@ -35,6 +35,8 @@ class Revocation(NamedTuple):
     success: str
     authentication: Literal["", "basic", "post", "none"]
     tokens: Literal["", "access_token", "refresh_token"]
+    invalid_token: Literal["ended", "unknown"]
+    headers: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

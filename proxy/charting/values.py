@@ -138,6 +138,11 @@ class GatewayValues(Section):
         False,
         description="Let an sqlite ledger stand on a volume that dies with the pod: calls may then be made twice.",
     )
+    ledgerSecretName: str = Field(
+        "",
+        description="Secret for a postgres ledger, mounted at /etc/sluicegate-ledger: `password`, which the chart "
+        "names as `password_file`, and `ca.crt`, which the URL names as sslrootcert.",
+    )
     autoscaling: Autoscaling = Field(as_written({}), description="Scaling.")
     podDisruptionBudget: Budget = Field(as_written({}), description="Disruptions.")
     topologySpread: bool = Field(True, description="Spread replicas over zones and nodes.")
@@ -146,7 +151,7 @@ class GatewayValues(Section):
 
 
 class PodMonitorValues(Section):
-    """PodMonitor of the Prometheus operator, for injected pods and the gateway."""
+    """PodMonitor of the Prometheus operator, for injected pods, the gateway and the webhook."""
 
     enabled: bool = Field(False, description="Install it.")
     labels: Labels = Field(as_written({}), description="Labels that your Prometheus selects by.")

@@ -79,7 +79,7 @@ class _Disconnection:
         fetcher = self._fetcher()
         for hint, token in revocation.ended_there(way, map_fields("record", record)):
             asked = revocation.request(way, revocation.application(app), token, hint)
-            await _post(fetcher, way, asked)
+            await _post(fetcher, way, asked, self._ended)
             self._ended += 1
 
     async def _app(self, name: object) -> Fields:
@@ -119,11 +119,11 @@ async def _destroy(store: Store, path: str, version: int) -> None:
         )
 
 
-async def _post(fetcher: Fetcher, way: revocation.Revocation, asked: revocation.Request) -> None:
+async def _post(fetcher: Fetcher, way: revocation.Revocation, asked: revocation.Request, before: int) -> None:
     """Sends one revocation. Raises ClickException, with the credential switched off, when it fails."""
     try:
         status, body = await fetcher.post(asked.url, asked.headers, asked.body)
-        fault = revocation.fault(way, status, body)
+        fault = revocation.fault(way, status, body, before)
     except (OSError, ValueError) as error:
         fault = str(error) or type(error).__name__
     if fault:

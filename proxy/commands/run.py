@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     help="Configuration file. Default: sluicegate/sluicegate.yaml in $XDG_CONFIG_HOME or ~/.config.",
 )
 @caller_options
-@click.option("--keep", metavar="NAME", multiple=True, help="Leave this secret-looking variable. May be repeated.")
+@click.option("--keep", metavar="NAME", multiple=True, help="Leave this variable as it is. May be repeated.")
 @click.option("--quiet", is_flag=True, help="Do not say on standard error what was changed.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -31,6 +31,8 @@ class Revocation:
     success   a member of the JSON answer that has to be true, where status 200 alone does not mean it ("" if it does)
     authentication  of the application there, where it is not the one of the token endpoint
     tokens    the type that can be ended there; "" for both
+    invalid_token  what that error of it means: the token has "ended", or it may live on, "unknown" to that host only
+    headers   further ones that it requires
     """
 
     endpoint: str
@@ -38,6 +40,8 @@ class Revocation:
     success: str = ""
     authentication: Authentication = ""
     tokens: Literal["", "access_token", "refresh_token"] = ""
+    invalid_token: Literal["ended", "unknown"] = "ended"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.endpoint)
@@ -66,13 +70,13 @@ class Request:
 
 def held_tokens(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(token_type_hint, token) of what a record holds; the refresh token first, since its end ends the others."""
-    for field, hint in (
+    for name, hint in (
         ("refresh_token", "refresh_token"),
         ("access_token", "access_token"),
         ("token", "access_token"),
         ("value", "access_token"),
     ):
-        value = record.get(field)
+        value = record.get(name)
         if isinstance(value, str) and value.strip():
             yield hint, value.strip()
 
@@ -107,7 +111,7 @@ def application(app: Mapping[str, Any]) -> Application:
 
 def request(revocation: Revocation, app: Application, token: str, hint: str) -> Request:
     """What is sent to end one token (RFC 7009 section 2.1)."""
-    headers = {"Accept": "application/json"}
+    headers = {"Accept": "application/json", **revocation.headers}
     if revocation.style == "bearer":
         return Request(revocation.endpoint, {**headers, "Authorization": f"Bearer {token}"}, b"")
     if revocation.style == "credentials":
@@ -136,13 +140,16 @@ def _json(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def fault(revocation: Revocation, status: int, body: bytes) -> str:
+def fault(revocation: Revocation, status: int, body: bytes, before: int = 0) -> str:
     """Why an answer does not mean that the token has ended; "" when it does. Holds nothing of the answer's text.
 
     A token that is unknown has ended: RFC 7009 section 2.2 makes that a 200, and some say `invalid_token` instead.
+    Where a host does not know all the provider's tokens, that counts only after the `before` others that it has ended.
     """
     if status == 400 and _answer(body).get("error") == "invalid_token":
-        return ""
+        if revocation.invalid_token == "ended" or before:
+            return ""
+        return "answered that it does not know the token; another host of the provider may"
     if not 200 <= status < 300:
         return f"answered {status}"
     if not revocation.success:

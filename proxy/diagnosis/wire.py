@@ -55,7 +55,9 @@ async def findings(settings: Settings, session: RunSession) -> list[Finding]:
     """
     with tempfile.TemporaryDirectory(prefix="sluicegate-doctor-") as folder:
         audit = Path(folder) / "audit.jsonl"
-        private = settings.model_copy(update={"audit": FileAudit.model_validate({"sink": "file", "path": audit})})
+        private = settings.model_copy(
+            update={"audit": FileAudit.model_validate({"sink": "file", "path": audit}), "tracing": None}
+        )
         sent = await _through_an_instance(private, session, Path(folder) / "echo")
         return [_finding(probe, answer, received, _records(audit)) for probe, answer, received in sent]
 

@@ -40,9 +40,9 @@ class Delivery:
     """
 
     __slots__ = (
-        "_call", "_chunked", "_coding", "_connection", "_drops_cookies", "_left", "_masker", "_masks", "_most",
+        "_call", "_chunked", "_coding", "_connection", "_drops_cookies", "_hits", "_left", "_masker", "_masks", "_most",
         "_pending",
-        "bytes_out", "events", "hits", "keep", "mode", "started", "status",
+        "bytes_out", "events", "keep", "mode", "started", "status",
     )  # fmt: skip
 
     def __init__(self, connection: ServerConnection, call: Call) -> None:
@@ -62,7 +62,12 @@ class Delivery:
         self.started = False
         self.status = 0
         self.bytes_out = 0
-        self.hits = 0
+        self._hits = 0
+
+    @property
+    def hits(self) -> int:
+        """How often the credential was found so far, in a reply that is cut too."""
+        return self._hits + (self._masker.hits if self._masker is not None else 0)
 
     def mask(self, masks: Masks | None) -> None:
         """From now on replies are searched for these renderings."""
@@ -131,8 +136,9 @@ class Delivery:
         if plain and head.memo is not None and head.memo[0] is self._masks:
             return head.memo[1]
         lines = section.kept if plain else self._adapted(section.kept, section)
+        found = self._hits
         front = self._status_line(head) + self._masked(_block(lines))
-        if plain:
+        if plain and self._hits == found:  # each reply that gives the credential back is counted
             head.memo = (self._masks, front)
         return front
 
@@ -152,7 +158,7 @@ class Delivery:
         if self._masks is None:
             return block
         covered, hits = self._masks.cover(block)
-        self.hits += hits
+        self._hits += hits
         return covered
 
     def body(self, payload: bytes) -> None:
@@ -177,7 +183,6 @@ class Delivery:
         try:
             return self._masker.feed(payload, self._left == 0)
         except Reflected:
-            self.hits += 1
             raise GatewayError(
                 "upstream_protocol", "The provider's compressed answer holds the credential that was sent."
             ) from None
@@ -199,7 +204,6 @@ class Delivery:
             events, self.events = self.events, None
             self.body(events.end())
         if self._masker is not None:
-            self.hits += self._masker.hits
             self._send(self._masker.end())
         elif self._pending:
             self._send(b"")

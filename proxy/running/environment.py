@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -46,6 +47,8 @@ class TrustFiles(NamedTuple):
     """With the system's and the configured roots, PEM."""
     java: Path
     """The bundle as a PKCS 12 trust store."""
+    python: Path
+    """A folder for PYTHONPATH whose sitecustomize names the bundle to SDKs that read no variable."""
 
 
 class Ways(NamedTuple):
@@ -93,6 +96,8 @@ def child_environment(
     variables["JAVA_TOOL_OPTIONS"] = " ".join(
         filter(None, [inherited.get("JAVA_TOOL_OPTIONS", ""), *java_options(ways.owned, trust.java)])
     )
+    if "PYTHONPATH" not in keep:
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(trust.python), inherited.get("PYTHONPATH", "")]))
     shown = tuple(name for name in removed if name.lower() not in ("http_proxy", "https_proxy"))
     return Prepared(variables, shown, tuple(added))
 

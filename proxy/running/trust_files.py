@@ -8,10 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from proxy.errors import ConfigurationError, Fault
 from proxy.listeners.trust import combined_bundle, pkcs12_truststore, system_roots
 from proxy.running.environment import TrustFiles
+
+_HOOK: Final = Path(__file__).with_name("sitecustomize.py")
 
 
 @contextmanager
@@ -21,10 +24,12 @@ def trust_files(authority_pem: str, extra_roots: Path | None) -> Iterator[TrustF
     try:
         added = combined_bundle(authority_pem, _read(extra_roots))
         bundle = combined_bundle(added, system_roots())
-        files = TrustFiles(folder / "ca.pem", folder / "bundle.pem", folder / "truststore.p12")
+        files = TrustFiles(folder / "ca.pem", folder / "bundle.pem", folder / "truststore.p12", folder / "python")
         _write(files.authority, added.encode())
         _write(files.bundle, bundle.encode())
         _write(files.java, pkcs12_truststore(bundle))
+        files.python.mkdir(mode=0o700)
+        _write(files.python / _HOOK.name, _HOOK.read_bytes())
         yield files
     finally:
         shutil.rmtree(folder, ignore_errors=True)

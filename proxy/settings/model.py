@@ -16,6 +16,7 @@ from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section
 from proxy.settings.identity import IdentityChain
 from proxy.settings.ledger import Ledger
 from proxy.settings.store import Store
+from proxy.settings.tracing import Tracing
 from proxy.settings.traffic import FirewallSettings, Limits, Listener, RouteSettings, Upstream
 from proxy.settings.yaml_document import YamlDocument
 
@@ -134,6 +135,7 @@ class Settings(Section):
     limits: Limits = Field(as_written({}), description="Bounds of the process.")
     quotas: tuple[Quota, ...] = Field((), description="Limits that hold for every call, beside those of rules.")
     audit: Audit = Field(as_written({"sink": "stdout"}), description="One line for each call.")
+    tracing: Tracing | None = Field(None, description="Spans of calls; null for none.")
     log: Log = Field(as_written({}), description="Diagnostics.")
 
     _document: YamlDocument = PrivateAttr(default=YamlDocument("sluicegate.yaml", {}, None))

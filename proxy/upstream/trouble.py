@@ -5,6 +5,7 @@ A destination that answers has no entry, so that a call to it costs one look at 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,7 +55,13 @@ class Trouble:
 
     def shut(self, now: float) -> int:
         """How many destinations of tenants nothing is sent to now."""
-        return sum(1 for state in self.known.values() if state.seconds and state.opened + state.seconds > now)
+        return sum(1 for _ in self.shut_for(now))
+
+    def shut_for(self, now: float) -> Iterator[tuple[Key, float]]:
+        """Those destinations, and the seconds that are left of each one's time."""
+        for key, state in self.known.items():
+            if state.seconds and state.opened + state.seconds > now:
+                yield key, state.opened + state.seconds - now
 
     def failed(self, key: Key, now: float) -> None:
         """The destination could not be reached, did not answer, or said that it is down."""

@@ -75,7 +75,11 @@ def _refused(review: reviews.Review, message: str) -> Json:
     return reviews.denied(review, message)
 
 
-def application(webhook: Webhook) -> web.Application:
+Count = Callable[[str, str], None]
+"""Path and result of a review."""
+
+
+def application(webhook: Webhook, count: Count) -> web.Application:
     """POST /inject, /verify and /policies. An error of our own is a 500: the API server then fails closed."""
     from aiohttp import web
 
@@ -84,9 +88,15 @@ def application(webhook: Webhook) -> web.Application:
             try:
                 review = reviews.read(await request.read())
             except reviews.BadReview as fault:
+                count(request.path, "malformed")
                 return web.Response(status=400, text=f"{fault}\n")
-            body = msgspec.json.encode(await asyncio.to_thread(judge, review))
-            return web.Response(body=body, content_type="application/json")
+            try:
+                found = await asyncio.to_thread(judge, review)
+            except Exception:
+                count(request.path, "failed")
+                raise
+            count(request.path, "allowed" if found["response"]["allowed"] else "refused")
+            return web.Response(body=msgspec.json.encode(found), content_type="application/json")
 
         return answer
 

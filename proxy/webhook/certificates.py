@@ -40,6 +40,8 @@ class Served:
 
     def __init__(self) -> None:
         self._current: ssl.SSLContext | None = None
+        self.expires: float | None = None
+        """Epoch seconds of the served leaf's end."""
         self.context = _context()
         self.context.sni_callback = self._newest  # asked in every handshake, with or without a name
 
@@ -54,6 +56,7 @@ class Served:
         if self._current is None:
             load_chain(self.context, pem)
         self._current = context
+        self.expires = x509.load_pem_x509_certificates(pem)[0].not_valid_after_utc.timestamp()
 
     def _newest(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
         if self._current is not None:

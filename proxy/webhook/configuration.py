@@ -102,7 +102,7 @@ class WebhookSettings(Section):
     """The whole file."""
 
     bind: BindAddress = Field(as_written("0.0.0.0:8443"), description="HOST:PORT, TLS.")
-    ops: BindAddress | None = Field(as_written("0.0.0.0:18490"), description="/healthz and /readyz, plain.")
+    ops: BindAddress | None = Field(as_written("0.0.0.0:18490"), description="/healthz, /readyz and /metrics, plain.")
     tls: Annotated[CertificateFiles | SelfManaged, Field(discriminator="kind")] = Field(description="Certificate.")
     image: Image = Field(description="The proxy's image.")
     firewall_image: Image | None = Field(None, description="The image's `firewall` target, with nft; default: `image`.")

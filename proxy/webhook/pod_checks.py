@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from proxy.webhook.names import DOMAIN, INJECTED, OWN_CONTAINERS, PROFILE, USER, Json, reserved
+from proxy.webhook.secret_checks import given_to, given_volumes
 
 _HOST_WAYS: Final = {
     "hostNetwork": "it would share the node's network, which no firewall of the pod closes",
@@ -38,10 +39,12 @@ def refusals(pod: Json) -> Iterator[str]:
         yield "A Windows pod cannot be injected: the proxy runs on Linux."
     yield from _pod_context(spec.get("securityContext") or {})
     yield from _volumes(spec)
+    yield from given_volumes(spec)
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for container in spec.get(kind) or ():
             if not (kind == "initContainers" and container.get("name") in OWN_CONTAINERS):
                 yield from _container(container)
+                yield from given_to(container)
 
 
 def token_volumes(spec: Json) -> set[str]:

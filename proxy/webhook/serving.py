@@ -34,14 +34,17 @@ async def serve_webhook(file: Path) -> int:
     """Serves until SIGTERM; 0 then. Raises ConfigurationError or OSError when it cannot start."""
     from aiohttp import web
 
+    from proxy.webhook.metrics import WebhookMetrics
+
     injection = load_checked(file)
     catalog = Catalog.load(Catalog.builtin_dir(), ())
     webhook = Webhook(injection, {name: one.env for name, one in catalog.providers.items()}, provider_facts(catalog))
     served, readiness = Served(), Readiness("certificate")
-    runner = web.AppRunner(application(webhook), access_log=None, shutdown_timeout=_GRACE)
+    metrics = WebhookMetrics(lambda: served.expires)
+    runner = web.AppRunner(application(webhook, metrics.count), access_log=None, shutdown_timeout=_GRACE)
     await runner.setup()
     settings = injection.settings
-    ops = await serve_ops(settings.ops, readiness, lambda _: (b"", "text/plain")) if settings.ops else None
+    ops = await serve_ops(settings.ops, readiness, metrics.render) if settings.ops else None
     tasks = [
         asyncio.create_task(_forever(_certificate(injection, served, readiness))),
         asyncio.create_task(_forever(_configuration(file, webhook))),

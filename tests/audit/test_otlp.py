@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from proxy.audit.otlp import OtlpOutput, export_request
 from proxy.audit.sink import AuditSink
 from tests.audit.test_sink import record, until
+from tests.serving import serving
 
 
 class Collector(HTTPServer):
@@ -52,13 +52,8 @@ class _Taking(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    server = Collector()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Collector()) as server:
+        yield server
 
 
 def url(collector: Collector) -> str:

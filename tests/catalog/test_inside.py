@@ -141,6 +141,16 @@ def test_a_body_that_another_reader_would_read_otherwise_is_no_operation() -> No
     assert graphql(reading, target="/graphql?extensions=%7B%7D") == []
 
 
+def test_a_media_type_that_is_a_list_is_none() -> None:
+    reading = {"query": "{ viewer { id } }"}
+    for kind in ("application/x-www-form-urlencoded, a/b+json", "text/plain a+json", "+json"):
+        assert graphql(reading, kind) == []
+
+
+def test_a_document_in_the_query_is_not_judged_alone_where_a_large_body_follows() -> None:
+    assert names("linear", "GET", "/graphql?query=%7Bviewer%7Bid%7D%7D", {}, None) == []
+
+
 def test_a_document_in_the_query_is_judged_too() -> None:
     assert names("linear", "GET", "/graphql?query=%7Bviewer%7Bid%7D%7D", {}) == ["graphql.query.viewer"]
     assert names("linear", "GET", "/graphql?query=mutation%7Bx%7D", {}) == ["graphql.mutation.other"]

@@ -17,6 +17,7 @@ import pytest
 
 from proxy.errors import GatewayError
 from proxy.upstream.ledger.entry import Entry
+from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.ledger.opening import postgres_ledger, sqlite_ledger
 from proxy.upstream.ledger.rows import Reply, Row, Scope
 from proxy.upstream.ledger.storage import Ledger
@@ -124,6 +125,18 @@ async def test_a_done_call_is_replayed_and_another_is_not(opened: Open) -> None:
     await first.done(REPLY)
     assert await begin(entry(ledger, NEXT)) == REPLY
     assert await refusal(begin(entry(ledger), b"other")) == "idempotency_mismatch"
+
+
+async def test_a_key_of_one_operation_is_not_that_of_another_which_a_header_chooses(opened: Open) -> None:
+    ledger = opened()
+    keeping = Keeping(ledger, lambda: b"secret", THIS)
+    first = keeping.entry(SCOPE, b"key", "a", (b"DynamoDB_20120810.CreateTable",))
+    await begin(first)
+    await first.done(REPLY)
+    assert await refusal(begin(keeping.entry(SCOPE, b"key", "b", (b"DynamoDB_20120810.DeleteTable",)))) == (
+        "idempotency_mismatch"
+    )
+    assert await begin(keeping.entry(SCOPE, b"key", "c", (b"DynamoDB_20120810.CreateTable",))) == REPLY
 
 
 @pytest.mark.parametrize(("kind", "again"), [("bad_input", True), ("rate_limit", True), ("unavailable", False)])

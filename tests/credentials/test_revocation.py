@@ -111,9 +111,26 @@ def test_a_token_that_is_known_no_more_has_ended() -> None:
     assert fault(RFC7009, 202, b"") == ""
 
 
-def test_providers_that_document_revocation_declare_it() -> None:
+def test_a_host_that_does_not_know_a_token_has_not_ended_it() -> None:
+    split = Revocation("https://idp.example/revoke", invalid_token="unknown")
+    assert "does not know" in fault(split, 400, b'{"error": "invalid_token"}')
+    # The access token went with the refresh token before it.
+    assert fault(split, 400, b'{"error": "invalid_token"}', before=1) == ""
+    assert fault(split, 200, b"") == ""
+
+
+def test_a_revocation_carries_the_headers_that_its_endpoint_requires() -> None:
+    catalog = Catalog.load(Catalog.builtin_dir(), ())
+    notion = catalog.providers["notion"].revocation
+    assert notion is not None
+    asked = request(Revocation(*notion), APP, "tok", "access_token")
+    assert asked.headers["Notion-Version"] == "2026-03-11"
+    assert json.loads(asked.body) == {"token": "tok"}
+
+
+def test_which_providers_with_tokens_declare_no_revocation() -> None:
     catalog = Catalog.load(Catalog.builtin_dir(), ())
     silent = {provider.name for provider in catalog.providers.values() if provider.token and not provider.revocation}
-    # These document none, or one of another form: a DELETE by a token's id, or a scheme of their own.
+    # For these nothing has been looked up that could be declared: ending their tokens is left to the operator.
     others = "airtable docusign hubspot jira microsoft-graph paypal snowflake square zendesk"
     assert silent == set(others.split())

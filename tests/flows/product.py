@@ -100,7 +100,7 @@ def command(*words: str) -> list[str]:
 class Product:
     """One instance in `folder`. Use as a context manager: started and ready inside, stopped after."""
 
-    program = (sys.executable, "-m", "proxy")
+    program: tuple[str, ...] = (sys.executable, "-m", "proxy")
     """What `serve` is run with; a test may put a program in its place that changes the process first."""
 
     def __init__(

@@ -63,6 +63,19 @@ def test_another_body_under_the_key_is_refused(flow: Flow) -> None:
     assert len(flow.plain.requests) == 1
 
 
+def test_another_operation_that_a_header_chooses_is_refused_under_the_key(flow: Flow) -> None:
+    def aimed(operation: bytes) -> Reply:
+        lines = (b"Idempotency-Key: aimed", b"X-Amz-Target: DynamoDB_20120810." + operation)
+        with flow.product.client() as client:
+            return client.ask(absolute(flow.plain, "/", *lines, method="POST", body=b'{"TableName":"t"}'))
+
+    assert aimed(b"CreateTable").status == 201
+    refused = aimed(b"DeleteTable")
+    assert (refused.status, refused.code) == (422, "idempotency_mismatch")
+    assert aimed(b"CreateTable").header("Sluicegate-Replayed") == "true"
+    assert len(flow.plain.requests) == 1
+
+
 def test_a_call_in_flight_is_not_sent_again(flow: Flow) -> None:
     come, go = threading.Event(), threading.Event()
 

@@ -228,3 +228,29 @@ def test_an_empty_chain_knows_nobody_or_is_refused_at_start(new_folder: NewFolde
         with product:
             assert_407(product.get(upstream), "identity_missing")
         assert upstream.connections == []
+
+
+def test_where_each_call_needs_a_session_the_connections_token_signs_nothing(flow: Flow, new_folder: NewFolder) -> None:
+    """`per_call: required`: a token on the connection opens a tunnel at most; every call brings its own."""
+    folder = new_folder()
+    (folder / "keys.json").write_bytes((flow.product.folder / "keys.json").read_bytes())
+    identity = {"chain": flow.product.settings["identity"], "per_call": "required"}
+    rules = [rule("up", flow.upstream, credential={"name": "key", "header": "X-Api-Key"})]
+    records = {"tenants/acme/key": record("api_key", "127.0.0.1", value=SECRETS["acme"])}
+    token = flow.token().encode()
+    session = b"Sluicegate-Session: " + token
+    bearer = b"Authorization: Bearer " + token
+    with Product(folder, rules, records, identity=identity) as product:
+        with product.client() as client:
+            for lines, status in ([[basic("agent", flow.token())], 403], [[session], 200]):
+                assert client.ask(absolute(flow.upstream, "/", *lines)).status == status
+        with product.client() as client:
+            assert client.connect(flow.upstream.authority, basic("agent", flow.token())).status == 200
+            assert client.ask(origin(flow.upstream, "/")).code == "identity_missing"
+            assert client.ask(origin(flow.upstream, "/", session)).status == 200
+        with product.base_client() as client:
+            for line, status in ((bearer, 403), (session, 200)):
+                asked = b"GET /up/ HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n\r\n" % line
+                client.send(asked)
+                assert client.reply("GET").status == status
+    assert [request.all("X-Api-Key") for request in flow.upstream.requests] == [[SECRETS["acme"]]] * 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import html
 import json
 import threading
 import zlib
@@ -14,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.flows.product import Product, absolute, record, rule
+from tests.flows.product import Product, absolute, eventually, record, rule
 from tests.flows.upstreams import Connection, Upstream, answering
 from tests.flows.ways import PLAIN_WAYS, enter
 
@@ -39,15 +40,21 @@ def renderings(secret: str, user: str = USER) -> dict[str, bytes]:
         "basic": base64.b64encode(user.encode() + b":" + raw),
         "percent": quote(secret, safe="").encode(),
         "json": json.dumps(secret)[1:-1].encode(),
+        "html": html.escape(secret).encode(),
+        "hex": raw.hex().encode(),
+        "upper hex": raw.hex().upper().encode(),
     }
 
 
 class Flow:
-    def __init__(self, product: Product, header: Upstream, basic: Upstream, unmasked: Upstream) -> None:
+    def __init__(
+        self, product: Product, header: Upstream, basic: Upstream, unmasked: Upstream, plain: Upstream
+    ) -> None:
         self.product = product
         self.header = header
         self.basic = basic
         self.unmasked = unmasked
+        self.plain = plain
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +64,23 @@ def running(folder: Path) -> Iterator[Flow]:
         header = stack.enter_context(Upstream())
         basic = stack.enter_context(Upstream(host="127.0.0.2"))
         unmasked = stack.enter_context(Upstream(host="127.0.0.3"))
+        plain = stack.enter_context(Upstream(host="127.0.0.4"))
         rules = [
             rule("header", header, credential=credential),
             rule("basic", basic, credential={"name": "login"}),
             rule("unmasked", unmasked, credential=credential, mask=False),
+            rule("plain", plain, credential=credential, compressed="identity"),
         ]
         records = {
-            "key": record("api_key", "127.0.0.1", "127.0.0.3", value=SECRET),
+            "key": record("api_key", "127.0.0.1", "127.0.0.3", "127.0.0.4", value=SECRET),
             "login": record("basic", "127.0.0.2", username=USER, password=SECRET),
         }
-        yield Flow(stack.enter_context(Product(folder, rules, records)), header, basic, unmasked)
+        yield Flow(stack.enter_context(Product(folder, rules, records)), header, basic, unmasked, plain)
 
 
 @pytest.fixture
 def flow(running: Flow) -> Flow:
-    for upstream in (running.header, running.basic, running.unmasked):
+    for upstream in (running.header, running.basic, running.unmasked, running.plain):
         upstream.forget()
     return running
 
@@ -98,7 +107,7 @@ def test_every_rendering_in_a_body_is_masked(flow: Flow, way: str, form: str) ->
     assert_absent(reply.body)
 
 
-@pytest.mark.parametrize("form", ["raw", "base64", "percent", "basic"])
+@pytest.mark.parametrize("form", list(renderings(SECRET)))
 @pytest.mark.parametrize("name", ["X-Echo", "Location", "Set-Cookie", "WWW-Authenticate", "Link"])
 def test_every_rendering_in_a_reply_header_is_masked(flow: Flow, form: str, name: str) -> None:
     """B41, C03."""
@@ -136,7 +145,7 @@ def test_basic_credentials_are_masked_in_both_forms(flow: Flow) -> None:
     assert reply.body.endswith(b"|" + USER.encode())
 
 
-@pytest.mark.parametrize("form", ["raw", "base64"])
+@pytest.mark.parametrize("form", list(renderings(SECRET)))
 def test_a_secret_split_at_every_offset_of_a_chunk_is_masked_without_delay(flow: Flow, form: str) -> None:
     """C03, B41: what stands before the split arrives before the rest is sent."""
     secret = renderings(SECRET)[form]
@@ -216,11 +225,12 @@ def test_a_secret_in_a_compressed_reply_is_masked(flow: Flow, coding: str) -> No
     assert_absent(body)
 
 
-def test_a_secret_in_trailers_is_masked(flow: Flow) -> None:
+@pytest.mark.parametrize("form", list(renderings(SECRET)))
+def test_a_secret_in_trailers_is_masked(flow: Flow, form: str) -> None:
     flow.header.forget(
         answering(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Echo\r\n\r\n2\r\nok\r\n0\r\nX-Echo: "
-            + SECRET.encode()
+            + renderings(SECRET)[form]
             + b"\r\n\r\n"
         )
     )
@@ -252,6 +262,49 @@ def test_trace_is_refused(flow: Flow, way: str) -> None:
         reply = session.ask("TRACE", "/")
     assert 400 <= reply.status < 500
     assert flow.header.received == b""
+
+
+def test_a_rule_that_wants_identity_asks_for_it_and_gets_a_masked_body(flow: Flow) -> None:
+    flow.plain.forget(answering(body_reply(b"<" + SECRET.encode() + b">")))
+    reply = flow.product.get(flow.plain, "/", b"Accept-Encoding: br, gzip", b"accept_encoding: zstd")
+    assert (reply.status, len(reply.body)) == (200, len(SECRET) + 2)
+    assert_absent(reply.body)
+    (request,) = flow.plain.requests
+    assert [value for name, value in request.headers if name.lower().replace(b"_", b"-") == b"accept-encoding"] == [
+        b"identity"
+    ]
+
+
+def test_what_is_masked_is_counted_for_each_reply(flow: Flow) -> None:
+    """The same head is remembered; what it gives back counts each time."""
+    name = "sluicegate_credentials_masked_total"
+    before = flow.product.metric(name, provider="other")
+    head = b"HTTP/1.1 200 OK\r\nX-Echo: " + SECRET.encode() + b"\r\nContent-Length: 2\r\n\r\nok"
+    flow.header.forget(answering(head))
+    for _ in range(3):
+        assert flow.product.get(flow.header).status == 200
+    packed = gzip.compress(SECRET.encode())
+    flow.header.forget(answering(body_reply(packed, b"Content-Encoding: gzip")))
+    assert flow.product.get(flow.header).status == 502
+    eventually(lambda: flow.product.metric(name, provider="other") == before + 4)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        SECRET[:-1] + "g",
+        SECRET[1:],
+        "sk-live-0123456789abcdef AKIAIOSFODNN7EXAMPLE ghp_" + "x" * 36,
+        "-----BEGIN PUBLIC KEY-----\n" + base64.b64encode(bytes(range(200))).decode(),
+        "integrity=sha512-" + base64.b64encode(bytes(64)).decode() + " " + "deadbeef" * 8,
+        "550e8400-e29b-41d4-a716-446655440000 commit da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        USER,
+    ],
+)
+def test_what_looks_like_a_secret_and_is_not_that_of_the_call_is_untouched(flow: Flow, body: str) -> None:
+    for upstream in (flow.header, flow.basic):
+        upstream.forget(answering(body_reply(body.encode())))
+        assert flow.product.get(upstream).body == body.encode()
 
 
 def test_mask_false_turns_it_off(flow: Flow) -> None:

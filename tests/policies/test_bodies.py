@@ -22,6 +22,7 @@ def test_json_and_forms_are_read():
     [
         (JSON, b'{"a": 1, "a": 2}'),
         (JSON, b'{"x": {"a": 1, "\\u0061": 2}}'),
+        ("text/plain, a/b+json", b"{}"),
         (JSON, b"{"),
         (JSON, b""),
         (JSON, b'{"a": NaN}'),

@@ -5,12 +5,33 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import trustme
 
-from tests.running.stand import INTERCEPTED, TUNNELLED, Serving, Stand, Upstream, eventually
+from tests.running.stand import (
+    CANARY,
+    INTERCEPTED,
+    LOOPBACK,
+    TUNNELLED,
+    Serving,
+    Stand,
+    Upstream,
+    eventually,
+    policy,
+)
+
+PARCELS = f"""
+name: parcels
+title: Parcels
+verified: 2026-09-30
+source: [https://parcels.test/docs]
+hosts: [{INTERCEPTED}]
+auth: {{bearer: {{header: Authorization, format: "Bearer {{value}}"}}}}
+operations: [{{name: track, method: GET, path: /x}}]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +135,72 @@ def test_a_block_of_a_credential_holds_inside_tunnels_that_are_open(
     assert tunnel.recv(10_000).startswith(b"HTTP/1.1 403")
     assert upstream.seen == []
     serving.control("POST", "/unblock", **block)
+
+
+def test_a_block_of_a_provider_holds_inside_tunnels_that_are_open(
+    tmp_path: Path, upstream: Upstream, roots: trustme.CA
+):
+    """The next call is refused, at most a second after the block and here at once; it passes again when unblocked."""
+    stand = Stand(tmp_path, upstream, roots, providers=["./providers"])
+    (stand.folder / "providers").mkdir()
+    (stand.folder / "providers" / "parcels.yaml").write_text(PARCELS)
+    rule = {
+        "name": "parcels",
+        "provider": "parcels",
+        "host": INTERCEPTED,
+        "port": upstream.port,
+        "networks": [*LOOPBACK],
+    }
+    stand.write_policy(policy(upstream, {**rule, "credential": {"name": "parcels"}}))
+    stand.store({"tenants/acme/parcels": {"kind": "bearer", "token": CANARY, "hosts": [INTERCEPTED]}})
+    asked = f"GET /x HTTP/1.1\r\nHost: {INTERCEPTED}:{upstream.port}\r\n\r\n".encode()
+    with Serving(stand) as serving:
+        authority = trusting((stand.folder / "ca" / "ca.crt").read_text())
+        tunnel = authority.wrap_socket(_connect(serving, upstream, INTERCEPTED)[1], server_hostname=INTERCEPTED)
+        tunnel.sendall(asked)
+        reply = b""
+        while not reply.endswith(b"hello\n"):
+            reply += tunnel.recv(10_000)
+        upstream.seen.clear()
+        serving.control("POST", "/block", provider="parcels")
+        tunnel.sendall(asked)
+        assert tunnel.recv(10_000).startswith(b"HTTP/1.1 403")
+        assert upstream.seen == []
+        serving.control("POST", "/unblock", provider="parcels")
+        tunnel.sendall(asked)
+        assert tunnel.recv(10_000).startswith(b"HTTP/1.1 200")
+
+
+def test_a_breaker_that_is_open_is_shown_with_the_time_left(tmp_path: Path, roots: trustme.CA):
+    gone = Upstream(roots)
+    stand = Stand(tmp_path, gone, roots)
+    gone.close()
+    with Serving(stand) as serving:
+        assert serving.status()["breakers"] == []
+        eventually(lambda: b"breaker_open" in serving.get("/shop/x")[1])
+        (shown,) = serving.status()["breakers"]
+    assert (shown["tenant"], shown["destination"]) == ("acme", f"https://{INTERCEPTED}:{gone.port}")
+    assert 0 < shown["seconds"] <= 5
+
+
+def test_drain_lets_running_calls_finish_and_ends_with_0(tmp_path: Path, upstream: Upstream, roots: trustme.CA):
+    with Serving(Stand(tmp_path, upstream, roots)) as serving:
+        begun = socket.create_connection(("127.0.0.1", urlsplit(serving.base).port or 0), timeout=10)
+        begun.sendall(b"POST /shop/x HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na")
+        eventually(lambda: serving.status()["calls_in_flight"] == 1)
+        assert serving.control("POST", "/drain") == (200, {"draining": True})
+        eventually(lambda: _refuses(serving.base))
+        begun.sendall(b"b")
+        assert begun.recv(10_000).startswith(b"HTTP/1.1 200")
+        assert serving.process.wait(10) == 0
+
+
+def _refuses(base: str) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", urlsplit(base).port or 0), timeout=10).close()
+    except ConnectionRefusedError:
+        return True
+    return False
 
 
 def test_explain_answers_for_the_running_instance(serving: Serving, upstream: Upstream):

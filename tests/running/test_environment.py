@@ -12,7 +12,7 @@ from proxy.rules import load_rules
 from proxy.running.environment import TrustFiles, Ways, child_environment, java_options, placeholders_of
 
 WAYS = Ways("127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "TOKEN")
-TRUST = TrustFiles(Path("/t/ca.pem"), Path("/t/bundle.pem"), Path("/t/store.p12"))
+TRUST = TrustFiles(Path("/t/ca.pem"), Path("/t/bundle.pem"), Path("/t/store.p12"), Path("/t/python"))
 
 
 def prepared(inherited: dict[str, str], placeholders: dict[str, str] | None = None, *keep: str):
@@ -39,6 +39,13 @@ def test_variables_that_would_name_other_roots_are_turned_to_ours():
     made = prepared({"NIX_SSL_CERT_FILE": "/etc/x"})
     assert made.variables["NIX_SSL_CERT_FILE"] == "/t/bundle.pem"
     assert "HTTPLIB2_CA_CERTS" not in made.variables
+
+
+def test_the_folder_for_python_comes_first_unless_its_variable_is_kept():
+    assert prepared({}).variables["PYTHONPATH"] == "/t/python"
+    assert prepared({"PYTHONPATH": "/own"}).variables["PYTHONPATH"] == "/t/python:/own"
+    assert prepared({"PYTHONPATH": "/own"}, None, "PYTHONPATH").variables["PYTHONPATH"] == "/own"
+    assert "PYTHONPATH" not in prepared({}, None, "PYTHONPATH").variables
 
 
 def test_options_for_java_come_behind_those_that_were_there():

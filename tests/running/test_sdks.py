@@ -109,11 +109,10 @@ print(client.chat_postMessage(channel="C1", text="hi")["ts"])""",
             "/api/chat.postMessage": as_json(ok=True, channel="C1", ts="1.2", message={"text": "hi", "ts": "1.2"}),
         },
     ),
-    "stripe, told of the roots": Sdk(
+    "stripe": Sdk(
         "stripe",
         "api.stripe.com",
         """import stripe
-stripe.ca_bundle_path = os.environ["SSL_CERT_FILE"]  # else it trusts only the roots that it ships
 client = stripe.StripeClient(os.environ["STRIPE_API_KEY"])
 print(client.v1.customers.create({"email": "ada@shop.test"}).id)
 print(client.v1.customers.retrieve("cus_1").email)""",

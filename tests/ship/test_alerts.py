@@ -98,6 +98,13 @@ CASES = [
         {"namespace": "a", "use": "listener", **WARNING},
         "60m",
     ),
+    Case(
+        "SluicegateCertificateExpiring",
+        gauge("certificate_expiry_seconds", "28000-60x90", use="webhook"),
+        gauge("certificate_expiry_seconds", "46800-60x90", use="webhook"),
+        {"namespace": "a", "use": "webhook", **WARNING},
+        "60m",
+    ),
     Case("SluicegateStoreDown", store(1, 9), store(9, 1), {"namespace": "a", "store": "vault", **CRITICAL}),
     Case(
         "SluicegateReloadFailed",
@@ -123,6 +130,18 @@ CASES = [
         gauge("policy_info", "1x60", pod="p", hash="1") | gauge("policy_info", "1x60", pod="q", hash="2"),
         gauge("policy_info", "1x60", pod="p", hash="1") | gauge("policy_info", "1x60", pod="q", hash="1"),
         {"namespace": "a", **WARNING},
+    ),
+    Case(
+        "SluicegateWebhookFailing",
+        {'sluicegate_webhook_reviews_total{namespace="a",pod="p",path="/inject",result="failed"}': "0x20 1x40"},
+        {'sluicegate_webhook_reviews_total{namespace="a",pod="p",path="/inject",result="refused"}': "0+5x60"},
+        {"namespace": "a", "path": "/inject", **CRITICAL},
+    ),
+    Case(
+        "SluicegateCredentialReflected",
+        gauge("credentials_masked_total", "_x30 1x30", pod="p", provider="slack"),
+        gauge("credentials_masked_total", "0x60", pod="p", provider="other"),
+        {"namespace": "a", "provider": "slack", **WARNING},
     ),
     Case(
         "SluicegateAuditDropped",

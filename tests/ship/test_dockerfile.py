@@ -110,3 +110,39 @@ def test_its_run_steps_work_in_a_plain_directory(tmp_path: Path) -> None:
     components = {one["name"].lower() for one in json.loads(listed.stdout)["components"]}
     assert components >= {"python", "sluicegate", "aiohttp", "cryptography", "pydantic", "uvloop"}
     assert (target / "providers").is_dir()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_the_firewall_stages_step_brings_an_nft_that_runs(tmp_path: Path) -> None:
+    """With apt's state in a plain directory and nothing installed there, as if into an empty image."""
+    apt = shutil.which("apt-get")
+    if apt is None or shutil.which("dpkg-deb") is None:
+        pytest.skip("apt-get and dpkg-deb are not here")
+    update, install, _ = (step.split() for step in instructions("RUN")[-1].split(" && "))
+    assert (update, install[:2]) == (["apt-get", "update"], ["apt-get", "install"])
+    for folder in ("lists/partial", "cache/archives/partial", "root"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "status").touch()
+    options = [
+        f"Dir::State::lists={tmp_path}/lists",
+        f"Dir::State::status={tmp_path}/status",
+        f"Dir::Cache={tmp_path}/cache",
+    ]
+    options += ["Debug::NoLocking=1", "Acquire::Retries=3", "Acquire::http::Timeout=20"]
+    given = [word for option in options for word in ("-o", option)]
+    for step in (update, [*install, "--download-only"]):
+        done = subprocess.run([apt, *given, *step[1:]], capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stdout + done.stderr
+    root = tmp_path / "root"
+    for package in (tmp_path / "cache" / "archives").glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", str(package), str(root)], check=True)
+    (loader, *_) = [path for path in root.rglob("ld-linux*.so.*") if path.is_file()]
+    libraries = ":".join({str(path.parent) for path in root.rglob("*.so.*")})
+    ran = subprocess.run(
+        [str(loader), "--library-path", libraries, str(root / "usr/sbin/nft"), "--version"],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("nftables v")

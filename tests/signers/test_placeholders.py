@@ -188,6 +188,7 @@ def test_a_json_string_is_replaced_with_json_escapes_and_all_other_bytes_kept() 
         b'{"s": "sluicegate:other"}', b'{"s": 1}', b'{"s": null}', b'{"s": ["sluicegate:shop"]}', b'{"s": ""}',
         b'{"s": "sluicegate:shop", "s": "sluicegate:shop"}', b'{"s": "x", "a": {"b": 1, "b": 2}}',
         b'{"s": NaN}', b'{"s"', b"s=sluicegate:shop", b"\xff\xfe", b"\xef\xbb\xbf{}", b"[" * 100_000,
+        b'{"n": ' + b"9" * 5_000 + b"}",
     ],
 )  # fmt: skip
 def test_a_json_body_that_two_readers_could_take_for_different_things_is_refused(body: bytes) -> None:

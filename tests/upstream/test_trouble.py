@@ -66,3 +66,9 @@ def test_a_probe_is_not_repeated() -> None:
     trouble = opened()
     trouble.refused_for(HERE, OPEN_SECONDS)
     assert not trouble.may_repeat(HERE, OPEN_SECONDS)
+
+
+def test_what_is_shut_is_told_with_the_time_that_is_left() -> None:
+    trouble = opened()
+    assert list(trouble.shut_for(1.0)) == [(HERE, OPEN_SECONDS - 1.0)]
+    assert list(trouble.shut_for(OPEN_SECONDS)) == []

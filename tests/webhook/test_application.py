@@ -14,6 +14,7 @@ from proxy.catalog import Catalog
 from proxy.rules import provider_facts
 from proxy.webhook import review as reviews
 from proxy.webhook.application import Webhook, application
+from proxy.webhook.metrics import WebhookMetrics
 from tests.webhook.pods import DUMMIES, FLOOR, Json, applied, inject, injection, named, operations_of, pod, review
 
 GOOD = """\
@@ -139,10 +140,28 @@ def test_no_body_makes_the_reading_fail_otherwise(body: bytes) -> None:
 
 
 async def test_over_http_a_bad_body_is_400_and_nothing_else(webhook: Webhook, aiohttp_client: Any) -> None:
-    client = await aiohttp_client(application(webhook))
+    metrics = WebhookMetrics(lambda: None)
+    client = await aiohttp_client(application(webhook, metrics.count))
     for body in (b"", b"[]", b"{}", b'{"request": 1}', b"\xff", b"[" * 5000):
         reply = await client.post("/inject", data=body)
         assert reply.status == 400
     reply = await client.post("/policies", data=review(config_map(bot=FLOOR + "x"), kind="ConfigMap"))
     assert (await reply.json())["response"]["allowed"] is False
     assert (await client.get("/inject")).status == 405
+    counted = metrics.render("")[0].decode()
+    assert 'sluicegate_webhook_reviews_total{path="/inject",result="malformed"} 6.0' in counted
+    assert 'sluicegate_webhook_reviews_total{path="/policies",result="refused"} 1.0' in counted
+    assert 'sluicegate_webhook_reviews_total{path="/verify",result="failed"} 0.0' in counted
+
+
+async def test_an_error_of_our_own_is_counted_and_fails_closed(
+    webhook: Webhook, aiohttp_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object) -> Json:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(webhook, "inject", broken)
+    metrics = WebhookMetrics(lambda: None)
+    client = await aiohttp_client(application(webhook, metrics.count))
+    assert (await client.post("/inject", data=review(pod()))).status == 500
+    assert 'path="/inject",result="failed"} 1.0' in metrics.render("")[0].decode()

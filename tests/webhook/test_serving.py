@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import ssl
 import subprocess
@@ -23,6 +24,7 @@ from tests.webhook.pods import FLOOR, Json, applied, files, operations_of, pod, 
 class Serving(NamedTuple):
     folder: Path
     port: int
+    ops: int
     process: subprocess.Popen[bytes]
     trust: ssl.SSLContext
 
@@ -40,13 +42,13 @@ def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
     leaf = authority.issue_cert("localhost")
     leaf.cert_chain_pems[0].write_to_path(folder / "tls.crt")
     leaf.private_key_pem.write_to_path(folder / "tls.key")
-    port = free_port()
-    file = write_configuration(folder, bind=f"127.0.0.1:{port}", ops=f"127.0.0.1:{free_port()}")
+    port, ops = free_port(), free_port()
+    file = write_configuration(folder, bind=f"127.0.0.1:{port}", ops=f"127.0.0.1:{ops}")
     trust = ssl.create_default_context()
     authority.configure_trust(trust)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*command("webhook"), "--config", str(file)], stderr=log, env=environment())
-    found = Serving(folder, port, process, trust)
+    found = Serving(folder, port, ops, process, trust)
     try:
         eventually(lambda: _up(found), within=20)
         yield found
@@ -66,6 +68,17 @@ def _up(serving: Serving) -> bool:
 def test_pods_are_injected_over_tls(serving: Serving) -> None:
     injected = applied(pod(), operations_of(serving.ask("/inject", review(pod()))))
     assert files(injected)["floor/floor.yaml"] == FLOOR
+
+
+def test_reviews_and_the_certificates_end_can_be_scraped(serving: Serving) -> None:
+    serving.ask("/verify", review(pod(hostNetwork=True)))
+    connection = http.client.HTTPConnection("127.0.0.1", serving.ops, timeout=10)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    assert 'sluicegate_webhook_reviews_total{path="/verify",result="refused"} 1.0' in text
+    (left,) = re.findall(r'sluicegate_certificate_expiry_seconds\{use="webhook"\} (\S+)', text)
+    assert float(left) > 86_400
 
 
 def test_a_floor_that_is_replaced_is_taken_up_and_a_bad_one_is_not(serving: Serving) -> None:

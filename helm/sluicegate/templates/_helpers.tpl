@@ -134,6 +134,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- range $key, $value := $gateway.settings }}
 {{- $_ := set $written $key $value }}
 {{- end }}
+{{- if $gateway.ledgerSecretName }}
+{{- $_ := set $written "ledger" (merge (dict "password_file" "/etc/sluicegate-ledger/password") $written.ledger) }}
+{{- end }}
 {{- toYaml $written }}
 {{- end }}
 
@@ -152,6 +155,9 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- else if or (not $ledger) (eq (default "sqlite" $ledger.kind) "sqlite") }}
 {{- fail "gateway.settings.ledger: sqlite stands on a volume that dies with the pod, so a call could be made twice; name another kind, set it to null, or say gateway.volatileLedger: true" }}
 {{- end }}
+{{- end }}
+{{- if and $gateway.enabled $gateway.ledgerSecretName (ne "postgres" (default "" (default dict (get $gateway.settings "ledger")).kind)) }}
+{{- fail "gateway.ledgerSecretName: is of no use but with gateway.settings.ledger of kind postgres" }}
 {{- end }}
 {{- if not (hasKey .Values.webhook.profiles .Values.webhook.defaultProfile) }}
 {{- fail (printf "webhook.defaultProfile: there is no profile %q in webhook.profiles" .Values.webhook.defaultProfile) }}
@@ -233,6 +239,9 @@ spec:
 {{- if $gateway.stateKeySecretName }}
 - {name: state-key, mountPath: /etc/sluicegate-state, readOnly: true}
 {{- end }}
+{{- if $gateway.ledgerSecretName }}
+- {name: ledger, mountPath: /etc/sluicegate-ledger, readOnly: true}
+{{- end }}
 - {name: run, mountPath: /run/sluicegate}
 {{- if $gateway.vaultToken.enabled }}
 - {name: tokens, mountPath: /var/run/secrets/sluicegate, readOnly: true}
@@ -263,6 +272,10 @@ spec:
 {{- if $gateway.stateKeySecretName }}
 - name: state-key
   secret: {secretName: {{ $gateway.stateKeySecretName }}, defaultMode: 0440}
+{{- end }}
+{{- if $gateway.ledgerSecretName }}
+- name: ledger
+  secret: {secretName: {{ $gateway.ledgerSecretName }}, defaultMode: 0440}
 {{- end }}
 - name: run
   emptyDir: {medium: Memory, sizeLimit: 64Mi}

@@ -16,14 +16,24 @@ log = logging.getLogger("sluicegate.ledger")
 class Entry:
     """The entry of one call. `begun` once its row is committed."""
 
-    __slots__ = ("_call_id", "_id", "_instance", "_ledger", "_tenant", "begun", "settled")
+    __slots__ = ("_call_id", "_chosen", "_id", "_instance", "_ledger", "_tenant", "begun", "settled")
 
-    def __init__(self, ledger: Ledger, secret: bytes, instance: str, scope: Scope, key: bytes, call_id: str) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        secret: bytes,
+        instance: str,
+        scope: Scope,
+        key: bytes,
+        call_id: str,
+        chosen: tuple[bytes, ...] = (),
+    ) -> None:
         self._ledger = ledger
         self._id = row_id(secret, scope, key)
         self._tenant = scope.tenant
         self._instance = instance
         self._call_id = call_id
+        self._chosen = chosen
         self.begun = False
         self.settled = False
 
@@ -33,7 +43,7 @@ class Entry:
         Raises GatewayError: idempotency_mismatch, idempotency_in_flight, outcome_unknown, or overloaded when the
         ledger cannot be written (nothing is sent then).
         """
-        now, print_ = time.time(), fingerprint(method, origin, target, body)
+        now, print_ = time.time(), fingerprint(method, origin, target, body, *self._chosen)
         row = Row(self._id, self._tenant, print_, "pending", self._instance, self._call_id, now, now + RETENTION)
         try:
             earlier = await self._entered(row)

@@ -30,15 +30,15 @@ class Keeping:
         self._secret = b""
         self._instance = instance
 
-    def entry(self, scope: Scope, key: bytes, call_id: str) -> Entry:
-        """The entry of a call. Raises GatewayError."""
+    def entry(self, scope: Scope, key: bytes, call_id: str, chosen: tuple[bytes, ...] = ()) -> Entry:
+        """The entry of a call; `chosen` are its header values that say what it does. Raises GatewayError."""
         if not self._secret:
             try:
                 self._secret = self._read_secret()
             except StoreError as error:
                 log.error("the ledger cannot be opened: %s", error)
                 raise GatewayError("overloaded", "The ledger of idempotency keys cannot be opened.") from None
-        return Entry(self._ledger, self._secret, self._instance, scope, key, call_id)
+        return Entry(self._ledger, self._secret, self._instance, scope, key, call_id, chosen)
 
 
 async def entered(exchange: RequestHalf, entry: Entry, body: bytes) -> None:

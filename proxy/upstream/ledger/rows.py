@@ -65,10 +65,10 @@ def row_id(secret: bytes, scope: Scope, key: bytes) -> str:
     return hmac.new(secret, named, hashlib.sha256).hexdigest()[:32]
 
 
-def fingerprint(method: str, origin: str, target: bytes, body: bytes) -> str:
-    """What has to be equal for a call to be the same call."""
+def fingerprint(method: str, origin: str, target: bytes, *rest: bytes) -> str:
+    """What has to be equal for a call to be the same call; `rest` is its body and headers that say what it does."""
     digest = hashlib.sha256()
-    for part in (method.encode(), origin.encode(), target, body):
+    for part in (method.encode(), origin.encode(), target, *rest):
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.hexdigest()
 
