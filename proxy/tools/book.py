@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 
 from policies.decide import Denied
@@ -19,16 +20,16 @@ class Book:
         self._catalog: Catalog | None = None
         self._tools: Mapping[str, Tool] = {}
 
-    def tools(self, catalog: Catalog) -> Mapping[str, Tool]:
-        """All tools of the catalogue."""
+    async def tools(self, catalog: Catalog) -> Mapping[str, Tool]:
+        """All tools of the catalogue. Its files are read whole for that, once, and off the loop."""
         if catalog is not self._catalog:
-            self._tools = dict(sorted(_of(catalog)))
+            self._tools = await asyncio.to_thread(lambda: dict(sorted(_of(catalog))))
             self._catalog = catalog
         return self._tools
 
-    def offered(self, snapshot: Snapshot, caller: Caller) -> list[Tool]:
+    async def offered(self, snapshot: Snapshot, caller: Caller) -> list[Tool]:
         """The tools that policy leaves this caller, in the order of their names."""
-        return [tool for tool in self.tools(snapshot.catalog).values() if _allowed(snapshot, caller, tool)]
+        return [tool for tool in (await self.tools(snapshot.catalog)).values() if _allowed(snapshot, caller, tool)]
 
 
 def _of(catalog: Catalog) -> Iterator[tuple[str, Tool]]:

@@ -64,6 +64,7 @@ def document() -> dict[str, Any]:
             "/v1": {
                 "get": {"responses": {"200": _answer("Version, features, kinds.", {"type": "object"}), "default": told}}
             },
+            "/v1/openapi.json": {"get": {"responses": {"200": _answer("This document.", {"type": "object"})}}},
             "/v1/tools": {"get": {"responses": {"200": _answer("The caller's tools.", tools), "default": told}}},
             "/v1/tools/{name}": {"post": {"parameters": [name], "requestBody": body, "responses": {"default": told}}},
         },

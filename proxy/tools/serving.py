@@ -53,13 +53,14 @@ class ToolsApi:
     async def tools(self, request: web.Request) -> web.Response:
         """What this caller may call, with schemas."""
         caller = await self._caller(self._presented(request))
-        offered = self._book.offered(self._listener.pipeline.snapshot, caller)
+        offered = await self._book.offered(self._listener.pipeline.snapshot, caller)
         return _json(200, {"tools": [_described(tool) for tool in offered]})
 
     async def call(self, request: web.Request) -> web.Response:
         """One call of one tool."""
         presented = self._presented(request)
-        tool = self._book.tools(self._listener.pipeline.snapshot.catalog).get(request.match_info["name"])
+        tools = await self._book.tools(self._listener.pipeline.snapshot.catalog)
+        tool = tools.get(request.match_info["name"])
         if tool is None:
             await self._caller(presented)
             return _json(404, _refused(GatewayError("tool_unknown", "No tool has that name.")))
