@@ -111,9 +111,6 @@ class Instance:
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
         self.token_paths = TokenPaths(lambda: self.pipeline.snapshot.forget())
-        self.issuing = open_issuing(
-            settings, self.store, self.addresses, self._token_facts, self.metrics.refresh, self.token_paths.add
-        )
         self.credentials = Resolver(
             self.store,
             prepare,
@@ -124,7 +121,15 @@ class Instance:
             on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
             masks_of=Masks,
             signers={kind: row.prepare for kind, row in SIGNERS.items()},
-            issuing=self.issuing,
+            issuing=partial(
+                open_issuing,
+                settings,
+                self.store,
+                self.addresses,
+                self._token_facts,
+                self.metrics.refresh,
+                self.token_paths.add,
+            ),
             certificates=open_certificates(settings, self.store),
         )
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)

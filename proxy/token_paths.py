@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from proxy.credentials.app_record import APPS, parse_app
+from proxy.credentials.paths import RESERVED
 from proxy.credentials.record import canonical_host
 from proxy.credentials.store import AsksLeave, Store
 from proxy.errors import SluicegateError
@@ -58,9 +58,11 @@ class TokenPaths:
             return
 
     async def _look(self, store: Store) -> None:
-        if isinstance(store, AsksLeave) and not await store.may_list(APPS):
+        if isinstance(store, AsksLeave) and not await store.may_list(RESERVED):
             return
-        for path in (await store.list(APPS))[:MOST]:
+        for path in (await store.list(RESERVED))[:MOST]:
+            from proxy.credentials.app_record import parse_app  # not before there is one
+
             try:
                 endpoint = parse_app(path, (await store.read(path)).fields).token_endpoint
             except (SluicegateError, ValueError):

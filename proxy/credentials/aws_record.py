@@ -49,11 +49,6 @@ class AwsRoles:
         return session_of(caller.tenant, tags.get("actor"), tags)
 
 
-def names_roles(stored: Mapping[str, Any]) -> bool:
-    """Whether a record's keys are those of a role, to be asked for, and not its own."""
-    return any(stored.get(field) not in (None, "", []) for field in ("role_arn", "roles", "app"))
-
-
 def parse_roles(name: str, stored: Mapping[str, Any]) -> AwsRoles:
     """The roles of the record or application `name`. Raises RecordError."""
     texts = FieldReader(name, stored)

@@ -31,14 +31,6 @@ from signers.grants.model import Issued, RemoteKey, SigningKey
 from signers.secret import Secret
 from signers.token_reply import moment
 
-GRANT_KINDS: Final = (
-    "oauth2",
-    "client_credentials",
-    "jwt_bearer",
-    "token_exchange",
-    "service_account",
-    "github_app",
-)
 VOLATILE: Final = frozenset(
     ["access_token", "expires_at", "issued_at", "granted_scopes", "refresh", "rejected", "account"]
 )

@@ -13,16 +13,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import idna
 
-from proxy.credentials.aws_record import names_roles
 from proxy.credentials.faults import RecordError
-from proxy.credentials.grant_record import GRANT_KINDS, GrantRecord, parse_grant
+from proxy.credentials.grant_kinds import GRANT_KINDS, holds_grant
 from proxy.credentials.tls_record import MTLS, Kept, TlsSource, parse_tls
 from signers.secret import Secret
 from signers.table import SIGNERS
+
+if TYPE_CHECKING:
+    from proxy.credentials.grant_record import GrantRecord
 
 Value = Secret | Mapping[str, Secret]
 
@@ -92,7 +94,7 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
         return Record(str(stored.get("kind", "")), {}, disabled=True)
     mapped = map_fields(name, stored)
     kind = _kind(name, mapped)
-    granted = kind in GRANT_KINDS or (kind == "aws" and names_roles(mapped))
+    granted = holds_grant(kind, mapped)
     tls = parse_tls(name, kind, mapped)
     return Record(
         kind=kind,
@@ -101,9 +103,15 @@ def parse_record(name: str, stored: Mapping[str, Any]) -> Record:
         vars=_vars(name, stored.get("vars")),
         disabled=_disabled(name, stored.get("disabled")),
         expires=_soonest(expiry(stored), tls),
-        grant=parse_grant(name, kind, mapped) if granted else None,
+        grant=_grant(name, kind, mapped) if granted else None,
         tls=tls,
     )
+
+
+def _grant(name: str, kind: str, mapped: Mapping[str, Any]) -> GrantRecord:
+    from proxy.credentials.grant_record import parse_grant
+
+    return parse_grant(name, kind, mapped)
 
 
 def is_tombstone(stored: Mapping[str, Any]) -> bool:

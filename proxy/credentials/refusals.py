@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from proxy.credentials.cache import Entry, Key
 from proxy.credentials.loading import Loaded
-from proxy.credentials.renewal import NoToken
 from proxy.errors import GatewayError
 from proxy.model import Destination
+
+if TYPE_CHECKING:
+    from proxy.credentials.renewal import NoToken
 
 log = logging.getLogger(__name__)
 

@@ -225,7 +225,7 @@ class Renewer:
             fields = _merged(base, renewed_fields(issued))
             try:
                 written = await self._store.write(turn.path, fields, version)
-                return Loaded(parse_record(turn.path, fields), written, turn.loaded.app)
+                return Loaded(parse_record(turn.path, fields), written, turn.loaded.application)
             except Conflict:
                 current, stored = await load(self._store, turn.path)
                 if _superseded(current.record.grant, turn.grant, issued):
@@ -250,7 +250,7 @@ class Renewer:
         change = Change(turn.path, changes, {"refresh_token": turn.fields.get("refresh_token")})
         if await store.update(change) == "superseded":
             return None
-        return Loaded(parse_record(turn.path, change.applied(turn.fields)), turn.version, turn.loaded.app)
+        return Loaded(parse_record(turn.path, change.applied(turn.fields)), turn.version, turn.loaded.application)
 
 
 def renewed_fields(issued: Issued) -> dict[str, Any]:

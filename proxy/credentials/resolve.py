@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, OnRead, OnRequest, RecordCache
 from proxy.credentials.client_certificates import ClientCertificates, Current
 from proxy.credentials.freshness import marks
-from proxy.credentials.grant_record import Token
-from proxy.credentials.issuing import Issuing
 from proxy.credentials.loading import Loaded
 from proxy.credentials.paths import PathTemplates
 from proxy.credentials.record import Record
@@ -39,6 +37,10 @@ from signers.placeholders import Placeholders
 from signers.placement import Injection, with_headers
 from signers.table import PLACEHOLDERS
 
+if TYPE_CHECKING:
+    from proxy.credentials.grant_record import Token
+    from proxy.credentials.issuing import Issuing
+
 FORCED_PAUSE: Final = 1.0
 """Seconds between a forced read that found nothing new and the next: provoked 401s must not load the store."""
 MAX_PREPARED: Final = 64
@@ -57,7 +59,7 @@ class Resolver:
     signers     by kind: makes what signs each request, for kinds that cannot be prepared (signers.table)
     on_read     told of every store read, for the audit's `credential_read` line
     on_request  told of its result and seconds, for metrics
-    issuing     gives the tokens of records that hold a grant
+    issuing     opens what gives the tokens of records that hold a grant, when the first is met
     certificates  finds the client certificates that do not stand in their record
     """
 
@@ -73,13 +75,14 @@ class Resolver:
         masks_of: Callable[[tuple[bytes, ...]], object] = lambda renderings: renderings,
         signers: Mapping[str, Signer] | None = None,
         on_request: OnRequest = lambda result, seconds: None,
-        issuing: Issuing | None = None,
+        issuing: Callable[[], Issuing] | None = None,
         certificates: ClientCertificates | None = None,
     ) -> None:
         self._cache = RecordCache(store, limits or CacheLimits(), clock, on_read, on_request)
         self._entries = self._cache.entries
         self._prepare = prepare
-        self._issuing = issuing
+        self._open_issuing = issuing
+        self._issuing: Issuing | None = None
         self._certificates = certificates
         self._masks_of = masks_of
         self._signers = signers or {}
@@ -251,18 +254,19 @@ class Resolver:
         now: float,
     ) -> Material | Awaitable[Material]:
         """Material with an issued token. Nothing is asked for on behalf of a call that could not use it."""
-        if self._issuing is None:
+        if self._open_issuing is None:
             raise GatewayError(
                 "credential_missing", f"{subject(entry.key)} is a grant, and nothing here issues tokens."
             )
+        self._issuing = self._issuing or self._open_issuing()
         if loaded.record.disabled:
             raise GatewayError("credential_disabled", f"{subject(entry.key)} is switched off.")
         if destination.host not in self._hosts(entry, loaded.record, provider):
             raise unbound(entry, destination)
         token = self._issuing.token(entry, loaded, caller, acting_for(entry, caller, use), now)
-        if isinstance(token, Token):
-            return self._with_token(entry, loaded, use, provider, token)
-        return self._with_awaited(entry, loaded, use, provider, token)
+        if isinstance(token, Awaitable):
+            return self._with_awaited(entry, loaded, use, provider, token)
+        return self._with_token(entry, loaded, use, provider, token)
 
     async def _with_awaited(
         self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Awaitable[Token]

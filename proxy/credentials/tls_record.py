@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
-from proxy.credentials.grant_record import GRANT_KINDS
+from proxy.credentials.grant_kinds import GRANT_KINDS
 from signers.client_certificate import MAX_PEM, ClientCertificate, client_certificate
 from signers.secret import Secret
 

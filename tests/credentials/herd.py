@@ -124,7 +124,7 @@ async def work(job: dict[str, Any], number: int) -> dict[str, Any]:
 
     limits = RenewalLimits(**job["limits"])
     issuing = Issuing(store, ask, clock=time.time, limits=limits)
-    resolver = Resolver(store, prepare, clock=time.time, issuing=issuing, limits=CacheLimits(ttl=60, retry=0.2))
+    resolver = Resolver(store, prepare, clock=time.time, issuing=lambda: issuing, limits=CacheLimits(ttl=60, retry=0.2))
     await together(folder, number, job["workers"])
     found = await asyncio.gather(*(one(resolver, job.get("patience", 0.0)) for _ in range(job["calls"])))
     await resolver.close()

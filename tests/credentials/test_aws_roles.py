@@ -64,7 +64,7 @@ def process(world: World) -> Bench:
         world.store,
         prepare,
         clock=world.clock,
-        issuing=bench.issuing,
+        issuing=lambda: bench.issuing,
         signers={"aws": SIGNERS["aws"].prepare},
         masks_of=lambda _: None,
     )

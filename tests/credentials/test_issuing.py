@@ -69,7 +69,7 @@ class Bench:
             store, self._ask, clock=clock, cache=cache, limits=RenewalLimits(poll=0.01, **limits), facts=FACTS.get,
             on_renewal=lambda provider, result: self.results.append((provider, result)),
         )  # fmt: skip
-        self.resolver = Resolver(store, prepare, clock=clock, limits=cache, issuing=self.issuing)
+        self.resolver = Resolver(store, prepare, clock=clock, limits=cache, issuing=lambda: self.issuing)
 
     async def _ask(self, grant: Grant, networks: Any) -> Issued:
         try:

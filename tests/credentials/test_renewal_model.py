@@ -50,6 +50,9 @@ class World:
         }  # fmt: skip
         self.version = 1
         self.newest_written = 0
+        self.workers: list[Worker] = []
+        self.uncertain: set[str] = set()
+        """Refresh tokens whose use ended, or had not ended with its lease, without anybody knowing how."""
 
     def read(self, path: str) -> Stored:
         return Stored(dict(self.fields), self.version) if path == PATH else Stored(self.app, 1)
@@ -63,12 +66,18 @@ class World:
         self.fields, self.version = dict(fields), self.version + 1
         return self.version
 
+    def take_over(self, leader: Worker) -> None:
+        """A lease was written over that of a worker that is still at it: what becomes of its request is not known."""
+        late = (other for other in self.workers if other is not leader and other.run is not None)
+        self.uncertain.update(other.used for other in late if other.used and self.now >= other.lease_until)
+
 
 class Worker:
     """One process that renews, stopped at the Point it waits at."""
 
     def __init__(self, world: World) -> None:
         self.world = world
+        world.workers.append(self)
         self.renewer = Renewer(self, self.ask, lambda name: None, lambda: world.now, LIMITS, self.sleep)  # type: ignore[arg-type]
         self.run: Coroutine[Any, Any, Loaded] | None = None
         self.point: Point | None = None
@@ -81,9 +90,17 @@ class Worker:
         return await Point("store", lambda: self.world.read(path))  # type: ignore[no-any-return]
 
     async def write(self, path: str, fields: Fields, expected: int | None) -> int:
-        if "holder" in fields.get("refresh", {}) and fields["refresh"]["holder"]:
+        leads = bool((fields.get("refresh") or {}).get("holder"))
+        if leads:
             self.lease_until = fields["refresh"]["until"]
-        return await Point("store", lambda: self.world.write(path, fields, expected))  # type: ignore[no-any-return]
+
+        def write() -> int:
+            version = self.world.write(path, fields, expected)
+            if leads:
+                self.world.take_over(self)
+            return version
+
+        return await Point("store", write)  # type: ignore[no-any-return]
 
     async def sleep(self, seconds: float) -> None:
         await Point("sleep", self.world.now + seconds)
@@ -125,8 +142,7 @@ class Renewals(RuleBasedStateMachine):
     def begin(self) -> None:
         self.world = World()
         self.workers = [Worker(self.world) for _ in range(3)]
-        self.uncertain: set[str] = set()
-        """Refresh tokens whose use ended without anybody knowing how."""
+        self.uncertain = self.world.uncertain
 
     def step(self, worker: Worker, *, lose: bool = False, fail: str = "") -> None:
         point = worker.point
@@ -164,14 +180,6 @@ class Renewals(RuleBasedStateMachine):
             worker.resume(None, TokenRefused("down", "unreachable"))
             return
         token = point.arguments[0]
-        for other in self.workers:
-            if (
-                other is not worker
-                and other.run is not None
-                and other.used == token
-                and self.world.now >= other.lease_until
-            ):
-                self.uncertain.add(token)
         assert token not in self.world.provider.requests or token in self.uncertain, "a refresh token was used twice"
         worker.used = token
         answer = self.world.provider.refresh(token)

@@ -56,7 +56,7 @@ async def process(bao: OpenBao, folder: Path) -> AsyncIterator[Get]:
     store = open_store(settings.store)
     await store.start()
     issuing = open_issuing(settings, store, AddressResolver(), lambda name: None)
-    resolver = Resolver(store, prepare, clock=time.time, issuing=issuing)
+    resolver = Resolver(store, prepare, clock=time.time, issuing=lambda: issuing)
 
     async def get(tenant: str = "acme") -> str:
         found = resolver.resolve(Caller(tenant, "bot", ""), Use(), PROVIDER, SLACK, time.time())
