@@ -90,6 +90,7 @@ class Accounting:
             time=self._audit.clock.stamp(time.time()),
             call_id=call.call_id,
             listener=call.listener,
+            tool=call.tool,
             tenant=caller.tenant if caller else "",
             actor=caller.actor if caller else "",
             agent=caller.agent if caller else "",

@@ -211,6 +211,10 @@ class Instance:
             base.scheme = b"https" if listener.tls else b"http"
             base.loopback = listener.bind.loopback
             return base
+        if listener.kind == "tools":
+            from proxy.tools.calling import ToolsListener
+
+            return ToolsListener(self.pipeline, chain, self._terms(), self.connections)
         forward = self.forward(chain)
         if listener.kind == "transparent":
             from proxy.app_transparent import transparent
@@ -283,6 +287,12 @@ class Instance:
         return sockets
 
     async def _serve(self, sock: socket.socket, listener: Listener, service: Service) -> asyncio.AbstractServer:
+        if listener.kind == "tools":
+            from proxy.tools.calling import ToolsListener
+            from proxy.tools.serving import serve_tools
+
+            assert isinstance(service, ToolsListener)
+            return await serve_tools(sock, service)
         if listener.kind != "transparent":
             return await serve_socket(sock, service, own_tls(listener))
         from proxy.app_transparent import serve_transparent

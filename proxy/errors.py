@@ -88,6 +88,15 @@ CODES: Final[dict[str, Code]] = _table(
         "Do not repeat it. Use an allowed call instead, or ask the operator to allow this one in a policy file.",
     ),
     Code(
+        "tool_unknown",
+        "not_found",
+        (404,),
+        "no",
+        "caller",
+        "Tool unknown",
+        "List the tools with GET /v1/tools and call one of those.",
+    ),
+    Code(
         "destination_refused",
         "permission",
         (403,),

@@ -213,6 +213,8 @@ class Call(msgspec.Struct, gc=False):
     """The client's HTTP/1.x."""
     presented: Presented
     """Tokens of this call; inside a tunnel those of its CONNECT, unless the call has its own."""
+    tool: str = ""
+    """The tool that the call is, where one was called by name."""
 
 
 class Route(NamedTuple):

@@ -104,11 +104,12 @@ class Pipeline:
 
     # The path, from top to bottom.
 
-    def begin(self, call: Call, connection: ServerConnection, chain: Chain) -> None:
+    def begin(self, call: Call, connection: ServerConnection, chain: Chain) -> Served:
         """Takes a call from a listener. Its reply, or our refusal, goes to the connection."""
         exchange = self.served(call, connection, Delivery(connection, call), self._means, chain=chain)
         self.running.add(exchange)
         self._run(exchange, self._identify, call)
+        return exchange
 
     def _identify(self, exchange: Served, call: Call) -> None:
         exchange.stage = "identity"
@@ -229,7 +230,7 @@ class Pipeline:
         head = self._head(exchange, way, material)
         if material is not None and (route.provider is None or route.provider.renews_on_401):
             exchange.renew = self._renew
-        if allowed.errors != "problem" and not exchange.tokens:
+        if allowed.errors != "problem" and not exchange.tokens and not call.tool:
             exchange.reply_to.mode = allowed.errors
         if call.section.websocket or writes(route, call.method):
             self.accounting.opened(exchange)

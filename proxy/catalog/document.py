@@ -20,6 +20,7 @@ from proxy.catalog.located import Location
 from proxy.catalog.operations import Operation, OperationIndex, path_segments, told_apart
 from proxy.catalog.probes import ProbeDocument, probe_faults
 from proxy.catalog.token import TokenDocument
+from proxy.catalog.tool import Tool, ToolDocument, variables_in
 from signers.placement import Injection, Placement, check_placement, prepare
 
 Method = Literal["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -217,6 +218,8 @@ class OperationDocument(_Strict):
         None, description="the endpoint takes GraphQL: its operations are NAME.query.FIELD, NAME.mutation.FIELD, …"
     )
 
+    tool: ToolDocument | None = Field(None, description="the operation as a tool, by its first method and path")
+
     def writes(self, method: str) -> bool:
         return method not in _READING if self.write is None else self.write
 
@@ -270,6 +273,15 @@ class ProviderDocument(AnswersDocument):
             yield from operation.operations()
         if self.selector is not None:
             yield from self.selector.operations()
+
+    def tools(self) -> Iterator[Tool]:
+        """Operations as tools, at the host that the file names first."""
+        for one in self.operations:
+            if one.tool is not None:
+                method, path = one.method[0], one.path[0]
+                yield one.tool.compiled(
+                    self.name, one.name, method, path, self.hosts[0].host, one.writes(method), one.repeatable(method)
+                )
 
     def sites(self) -> list[tuple[HostPattern, str]]:
         return [(host_pattern(site.host), site.base_path or self.base_path) for site in self.hosts]
@@ -328,6 +340,7 @@ class ProviderDocument(AnswersDocument):
             if operation.name in names:
                 yield ("operations", number, "name"), f"operation {operation.name!r} stands here twice"
             names.add(operation.name)
+            yield from ((("operations", number, "tool"), fault) for fault in tool_faults(operation, self.hosts[0].host))
             for path in operation.path:
                 if not any(path_within(path, base) for base in bases):
                     yield ("operations", number, "path"), f"path {path!r} is below no base path of this provider"
@@ -338,6 +351,19 @@ class ProviderDocument(AnswersDocument):
                 if (first := _claimed(known, one)) is not None:
                     yield ("operations", number, "path"), f"{one.method} {one.path} is {first!r} already"
                 known.setdefault(one.select, one.name)
+
+
+def tool_faults(operation: OperationDocument, host: str) -> Iterator[str]:
+    """What a tool's arguments do not cover: each variable of path and host is a required one."""
+    tool = operation.tool
+    if tool is None:
+        return
+    for name in (*variables_in(operation.path[0]), *variables_in(host)):
+        if name not in tool.required:
+            yield f"{name!r} of the path or host has to be a required argument"
+    for name in tool.placeholders():
+        if name not in tool.arguments:
+            yield f"{{{name}}} is no argument"
 
 
 def _only_reads(operations: Iterable[Operation], selector: Selector | None, probe: ProbeDocument) -> bool:

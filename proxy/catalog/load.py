@@ -26,6 +26,7 @@ from proxy.catalog.located import LocatedDocument, Location, read_located
 from proxy.catalog.probes import ProbeDocument
 from proxy.catalog.provider import Provider, Revocation, Site
 from proxy.catalog.token import AssertionDocument, StepDocument, SuccessDocument, TokenDocument
+from proxy.catalog.tool import ToolDocument, ToolFieldDocument
 from proxy.dialect import Dialect, ErrorRow
 from proxy.errors import ConfigurationError, Fault
 from signers.placement import Placement
@@ -124,6 +125,8 @@ _KEYS = sorted(
         PinDocument,
         ProbeDocument,
         OperationDocument,
+        ToolDocument,
+        ToolFieldDocument,
         answers.ErrorsDocument,
         answers.RowDocument,
         answers.SignDocument,
@@ -159,6 +162,7 @@ def _provider(document: ProviderDocument) -> Provider:
         env=dict(document.env),
         operations=tuple(document.all_operations()),
         probes=tuple(one.probe() for one in document.probes),
+        tools=tuple(document.tools()),
         selector=document.selector.selector() if document.selector else None,
         variables=dict(document.vars),
         verified=document.verified,

@@ -17,6 +17,7 @@ from signers.placement import Placement
 
 if TYPE_CHECKING:
     from proxy.catalog.token import TokenFacts
+    from proxy.catalog.tool import Tool
 
 
 class Site(NamedTuple):
@@ -56,6 +57,7 @@ class Provider:
     renews_on_401  whether a 401 means that the credential has to be renewed
     account_headers  headers that go with a credential, templates over its record's vars
     selector    tells operations apart that share method and path
+    tools       operations that agents may call by name
     probes      calls that tell whether it still answers as its file says
     verified    the day on which the file was last compared with `sources`
     """
@@ -81,6 +83,7 @@ class Provider:
     account_headers: Mapping[str, str] = field(default_factory=dict)
     selector: Selector | None = None
     probes: tuple[Probe, ...] = ()
+    tools: tuple[Tool, ...] = ()
     hosts: tuple[str, ...] = field(init=False)
     """Exact hosts and templates, as written."""
     exact_hosts: frozenset[str] = field(init=False)

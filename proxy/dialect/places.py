@@ -55,7 +55,7 @@ class Place:
             if found is not None:
                 yield found[1].decode("utf-8", "replace")
         else:
-            for count, value in enumerate(_walk(answer.json, self.steps)):
+            for count, value in enumerate(walk(answer.json, self.steps)):
                 if count >= MAX_FOUND:
                     return
                 yield value
@@ -66,7 +66,8 @@ class Place:
         return text.partition(self.before)[0].strip() if self.before else text
 
 
-def _walk(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
+def walk(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
+    """Everything but null that stands there in a decoded document."""
     if not steps:
         if value is not None:
             yield value
@@ -75,12 +76,12 @@ def _walk(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
     if step is None:
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         for item in inner:
-            yield from _walk(item, rest)
+            yield from walk(item, rest)
     elif isinstance(step, int):
         if isinstance(value, list) and -len(value) <= step < len(value):
-            yield from _walk(value[step], rest)
+            yield from walk(value[step], rest)
     elif isinstance(value, dict) and step in value:
-        yield from _walk(value[step], rest)
+        yield from walk(value[step], rest)
 
 
 def _written(step: Step) -> str:

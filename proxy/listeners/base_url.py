@@ -28,7 +28,7 @@ class BaseUrlListener(Service):
 
     def request(self, head: RequestHead, connection: ServerConnection) -> None:
         line, host, snapshot = head.line, head.section.host, self.pipeline.snapshot
-        if head.section.origin is not None and self.loopback and not _is_local_page(head.section.origin):
+        if head.section.origin is not None and self.loopback and not is_local_page(head.section.origin):
             self.refuse(
                 GatewayError("policy_denied", "A web page of another origin cannot call this port."), connection
             )
@@ -47,7 +47,7 @@ class BaseUrlListener(Service):
             raise GatewayError("malformed_request", "This port takes base URLs; CONNECT belongs to the proxy port.")
         if host is not None:
             parse_host(host)
-            if self.loopback and not _is_local(host):
+            if self.loopback and not is_local(host):
                 # A public name that was pointed at loopback (DNS rebinding) is how a web page would reach us.
                 raise GatewayError("destination_mismatch", "The Host header does not name this port.")
         raw, target = base_url_segment(line.target)
@@ -82,7 +82,7 @@ class BaseUrlListener(Service):
         return Destination("https", provider.first_host, 443)
 
 
-def _is_local(authority: bytes) -> bool:
+def is_local(authority: bytes) -> bool:
     """Whether a Host or Origin can mean this machine: an IP literal, a name without dots, or one below .localhost."""
     try:
         name, _ = parse_host(authority)
@@ -97,6 +97,6 @@ def _is_local(authority: bytes) -> bool:
     return True
 
 
-def _is_local_page(origin: bytes) -> bool:
+def is_local_page(origin: bytes) -> bool:
     """Whether an Origin (RFC 6454 section 7) is a page of this machine; "null" hides where a page comes from."""
-    return origin != b"null" and _is_local(origin.rpartition(b"/")[2])
+    return origin != b"null" and is_local(origin.rpartition(b"/")[2])

@@ -38,9 +38,9 @@ class NameStub(Section):
 class Listener(Section):
     """One socket that agents connect to."""
 
-    kind: Literal["proxy", "base-url", "transparent"] = Field(
+    kind: Literal["proxy", "base-url", "tools", "transparent"] = Field(
         description="`proxy`: absolute-form and CONNECT. `base-url`: `/{provider}/…`, `/{rule}/…`. `transparent`: "
-        "connections that `sluicegate firewall` redirected."
+        "connections that `sluicegate firewall` redirected. `tools`: the catalogue's tools by name and arguments."
     )
     bind: BindAddress = Field(description="HOST:PORT; a host that is not loopback needs `tls`.")
     tls: ListenerTls | None = Field(None, description="TLS on this socket.")
@@ -56,6 +56,12 @@ class Listener(Section):
             raise ValueError("a transparent listener listens on loopback, without tls: the firewall redirects to it")
         if self.names is not None and (not self.names.bind.loopback or self.names.bind.version != self.bind.version):
             raise ValueError(f"names.bind must be a loopback address of the IP version of {self.bind}")
+        return self
+
+    @model_validator(mode="after")
+    def _tools_stay_on_the_machine(self) -> Listener:
+        if self.kind == "tools" and (self.tls is not None or not self.bind.loopback):
+            raise ValueError("a tools listener listens on loopback, without tls")
         return self
 
     @model_validator(mode="after")

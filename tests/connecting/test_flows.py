@@ -11,6 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import requests
 
+from proxy.catalog import Catalog
+from proxy.catalog.token import TokenFacts
 from proxy.connecting.flows import STORE_TRIES, Consent
 from proxy.connecting.loopback import ConsentError, Loopback
 from proxy.connecting.plan import plan
@@ -57,13 +59,13 @@ class Desk:
     async def sleep(self, seconds: float) -> None:
         self.waited.append(seconds)
 
-    def consent(self) -> Consent:
+    def consent(self, facts: TokenFacts | None = None) -> Consent:
         app = {
             "client_id": "c", "authentication": "none", "token_endpoint": self.server.url, "networks": ["127.0.0.0/8"],
             "device_endpoint": self.server.url, "authorization_endpoint": "https://id.example/auth",
         }  # fmt: skip
         endpoints = TokenEndpoints(Resolver(), ssl.create_default_context)
-        wanted = plan(parse_app("apps/crm", app), None, {}, (), "")
+        wanted = plan(parse_app("apps/crm", app), facts, {}, (), "")
         return Consent(wanted, self.store, PATH, endpoints, "", lambda text: None, self.sleep)
 
 
@@ -93,10 +95,10 @@ async def test_a_store_that_comes_back_gets_the_grant(tmp_path: Path) -> None:
     assert desk.waited[1:] == [0.1, 0.2, 0.4]
 
 
-def browser(link: str) -> Any:
+def browser(link: str, more: str = "") -> Any:
     """The redirect that the provider sends the browser to."""
     asked = parse_qs(urlsplit(link).query)
-    url = f"{asked['redirect_uri'][0]}?code=x&state={asked['state'][0]}"
+    url = f"{asked['redirect_uri'][0]}?code=x&state={asked['state'][0]}{more}"
     return asyncio.create_task(asyncio.to_thread(requests.get, url, timeout=30))
 
 
@@ -109,6 +111,19 @@ async def test_a_store_that_stays_away_is_said_in_browser_and_terminal(tmp_path:
     page = await pages[0]
     assert (page.status_code, "could not be stored" in page.text) == (400, True)
     assert "an-access-token" not in page.text
+
+
+async def test_what_only_the_redirect_tells_stands_in_the_record(tmp_path: Path) -> None:
+    """Intuit names the company in the redirect alone; its API's paths need it (QuickBooks' `realmId`)."""
+    provider = Catalog.load(Catalog.builtin_dir()).by_name("quickbooks")
+    assert provider is not None
+    desk, pages = Desk(tmp_path, TOKENS), []
+    async with desk.server:
+        await desk.consent(provider.token).in_browser(
+            0, 30, lambda link: pages.append(browser(link, "&realmId=4620816365"))
+        )
+    assert (await pages[0]).status_code == 200
+    assert (await desk.store.read(PATH)).fields["vars"] == {"realm_id": "4620816365"}
 
 
 async def test_an_error_of_our_own_ends_the_command_too() -> None:

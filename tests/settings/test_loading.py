@@ -63,7 +63,7 @@ def test_all_faults_come_at_once_each_with_its_line():
         "routes:\n"
         "  slack: {timeouts: {connect: -1}}\n"
     ) == [
-        "3: listeners.1.kind: should be 'proxy', 'base-url' or 'transparent'",
+        "3: listeners.1.kind: should be 'proxy', 'base-url', 'tools' or 'transparent'",
         "6: identity.chain.0.static.tenant: must be 1 to 128 letters, digits, '.', '_' or '-', and not '.' or '..'",
         "8: colour: no such setting; see docs/configuration.md",
         "9: store.vault.auth.jwt.token_file: is required",
