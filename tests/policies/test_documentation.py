@@ -1,4 +1,4 @@
-"""docs/policy.md is true: its documents load, and its precedence table is what happens."""
+"""docs/policy.md is true: its documents load, its cookbook does what it says, its precedence table is what happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from policies.cases import CaseCall, CaseFile, decide_call
+from policies.cases import CaseCall, CaseFile, decide_call, load_cases, run_cases
 from policies.decide import Allowed
 from policies.document import AllowRule, DenyRule, EgressPolicy
 from policies.load import load
@@ -19,6 +19,8 @@ from tests.policies.documents import SHIPPED, classify, document
 PAGE = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 POLICIES = [block for block in BLOCKS if block.startswith("apiVersion")]
+COOKBOOK = PAGE[PAGE.index("## Cookbook") : PAGE.index("## Testing policies")]
+RECIPES = re.findall(r"```yaml\n(apiVersion[^`]*)```\n\n```yaml\n(cases:[^`]*)```", COOKBOOK)
 ROWS = re.findall(r"^\| `(\{.*?\})` \| `(\{.*?\})` \| `(\w+) (\S+)` \|$", PAGE, re.MULTILINE)
 
 
@@ -27,8 +29,19 @@ def test_every_document_of_the_page_loads(write, text):
     assert load([write(text)], None, SHIPPED).size.documents == 1
 
 
+@pytest.mark.parametrize(("text", "cases"), RECIPES, ids=[re.search(r"name: (.*?)\}", text)[1] for text, _ in RECIPES])
+def test_a_recipe_of_the_cookbook_does_what_its_cases_say(write, text, cases):
+    results = run_cases(load([write(text)], None, SHIPPED), load_cases([write(cases, "recipe_test.yaml")]), classify)
+    assert [result for result in results if not result.passed] == []
+
+
+@pytest.mark.parametrize("key", ["when", "limits", "query", "labels", "namespace"])
+def test_the_cookbook_has_a_recipe_with_cases_for(key):
+    assert any(re.search(rf"\b{key}:", text) for text, _ in RECIPES)
+
+
 def test_the_cases_of_the_page_are_cases():
-    (block,) = (block for block in BLOCKS if block.startswith("cases"))
+    (block,) = (block for block in BLOCKS if block.startswith("cases") and block not in COOKBOOK)
     assert CaseFile.model_validate(yaml.safe_load(block), strict=False).cases
 
 
