@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 PYTEST_ARGS ?= -n auto
 DEMO_ARGS ?=
@@ -16,17 +17,24 @@ help: ## list the targets
 
 setup: $(READY) ## make .venv with the locked dependencies; instant when nothing has changed
 
-# The stamp is written last, so a set-up that was cut short starts again, and a changed lock file is taken up.
-$(READY): requirements-dev.lock pyproject.toml
+# Stamps are written last, so a set-up that was cut short starts again, and a changed lock file is taken up. Bytecode is
+# made here, since an environment may forbid the interpreter to write it, and each start would then compile the sources.
+$(RUNS): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Sluicegate needs Python 3.11 or newer; this is $$($(PYTHON) --version). Name another with: make PYTHON=python3.12 …" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian: apt-get install python3-venv" >&2; exit 1; }
-	@echo "Setting up $(VENV), once: some minutes, 1.7 GB with everything that the tests use"
+	@echo "Setting up $(VENV), once"
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m compileall -q proxy signers policies
+	@touch $@
+
+$(READY): $(RUNS) requirements-dev.lock pyproject.toml
+	@echo "Adding what the tests use, once: some minutes, 1.7 GB"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(READY) ## send one unmodified client's call through the proxy and show what happened to it
+demo: $(RUNS) ## send one unmodified client's call through the proxy and show what happened to it
 	@$(BIN)/python examples/demo.py $(DEMO_ARGS)
 
 test: $(READY) ## run every test; those whose program is not installed are skipped by name

@@ -29,9 +29,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import trustme
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPOSITORY))  # runs from a clone that is not installed
+
+from proxy.listeners.certificates import Authority, authority_certificate, generate_key, leaf_certificate  # noqa: E402
+from proxy.listeners.server_contexts import server_context  # noqa: E402
+
 DUMMY_KEY = "dummy-key-of-the-agent"
 REAL_KEY = "sk-demo-" + secrets.token_hex(16)
 PATIENCE_S = 20.0
@@ -132,10 +137,7 @@ class Echo(BaseHTTPRequestHandler):
 @contextmanager
 def upstream(folder: Path) -> Iterator[int]:
     """Serve the echo over TLS with a certificate of a throw-away authority; yields the port."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(folder / "upstream-ca.pem")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
+    context = throwaway_context(folder / "upstream-ca.pem")
     server = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -144,6 +146,16 @@ def upstream(folder: Path) -> Iterator[int]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def throwaway_context(authority_file: Path) -> ssl.SSLContext:
+    """TLS for localhost, with a certificate of a new authority, whose own is written to the file."""
+    now, key, leaf_key = time.time(), generate_key(), generate_key()
+    authority = authority_certificate(key, now)
+    leaf = leaf_certificate("localhost", leaf_key, Authority(authority, key, (authority,)), now)
+    authority_file.write_bytes(authority.public_bytes(Encoding.PEM))
+    secret = leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return server_context(secret + leaf.public_bytes(Encoding.PEM))
 
 
 def free_ports(count: int) -> list[int]:
