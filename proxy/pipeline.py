@@ -55,7 +55,7 @@ from proxy.wire.reply_head import ReplyHead
 from proxy.wire.server_connection import ServerConnection
 from proxy.wire.sweep import Sweep
 from proxy.wire.tunnel import OpaqueRelay
-from proxy.wishes import use_key
+from proxy.wishes import key_in_body, use_key
 from signers.edit import presigned
 from signers.placement import Injection
 from signers.signing import Signing
@@ -216,9 +216,12 @@ class Pipeline:
         call, route, allowed = exchange.call, exchange.route, exchange.allowed
         assert route is not None
         assert allowed is not None
-        if reads_body(call, route):
-            if awaited(exchange.connection, partial(self._run, exchange, self._sign, material)):
-                return
+        paged = reads_body(call, route)
+        if (paged or key_in_body(call, route)) and awaited(
+            exchange.connection, partial(self._run, exchange, self._sign, material)
+        ):
+            return
+        if paged:
             exchange.page = first_page(call, exchange.connection, exchange.found)
         if allowed.terms is not None:
             self._put_terms(exchange, allowed, allowed.terms)
@@ -254,13 +257,13 @@ class Pipeline:
         """What the caller asks of us besides the call."""
         caller = exchange.caller
         assert caller is not None
-        use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping)
-        exchange.entry, exchange.keyed = use
         page = exchange.page or Page(exchange.call.place.target)
         exchange.page, body = self.paging.turned(exchange.call, caller, route, allowed.rule or "", page)
         if body is not None:
             with_body_of(exchange.call, len(body))
             exchange.connection.replace_body(body)
+        use = use_key(exchange.call, caller, route, allowed.rule or "", self.keeping, exchange.connection)
+        exchange.entry, exchange.keyed = use
 
     def cut(self, caught: Callable[[Caller, str, str], bool], error: GatewayError) -> int:
         """Ends the calls and relays in progress of whoever is caught by (caller, provider, credential); how many."""

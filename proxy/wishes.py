@@ -5,11 +5,17 @@ from __future__ import annotations
 from copy import copy
 from typing import Final, NamedTuple
 
+from proxy.contents import body_in
+from proxy.dialect import IdempotencyForm
 from proxy.errors import SAFE_METHODS, GatewayError
+from proxy.key_forms import in_object, in_target, value_of
 from proxy.model import Call, Caller, Route
+from proxy.paging import media_type, with_body_of
 from proxy.upstream.ledger.entry import Entry
 from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.ledger.rows import Scope
+from proxy.wire.server_connection import ServerConnection
+from signers.edit import presigned
 
 _KEY: Final = b"idempotency-key"
 _CHOOSING: Final = (b"x-amz-target", b"soapaction")
@@ -23,25 +29,71 @@ class KeyUse(NamedTuple):
     keyed: bool = False
 
 
-def use_key(call: Call, caller: Caller, route: Route, rule: str, keeping: Keeping | None) -> KeyUse:
+def key_in_body(call: Call, route: Route) -> bool:
+    """Whether the body is waited for, because the caller's key goes into it."""
+    wishes = call.section.wishes
+    if wishes is None or not wishes.key:
+        return False
+    form = _form(call, route)
+    return form is not None and form.place == "field"
+
+
+def use_key(
+    call: Call, caller: Caller, route: Route, rule: str, keeping: Keeping | None, connection: ServerConnection
+) -> KeyUse:
     """Puts the key into the form that the provider takes, or into the ledger (design section 9).
 
     Reads, and what the catalogue declares idempotent, need neither. Raises GatewayError where a key was given and
     nobody can honour it: a caller that gives one relies on it.
     """
-    wishes, provider, operation = call.section.wishes, route.provider, route.operation
+    wishes, operation = call.section.wishes, route.operation
     if wishes is None or not wishes.key:
         return KeyUse()
-    form = provider.dialect.idempotency if provider is not None else None
-    name = operation.name if operation is not None else None
-    if provider is not None:
-        taken = form is not None and form.takes(call.method, name)
-        _forward(call, form.header.encode() if form is not None and taken else b"", wishes.key)
-        if taken:
-            return KeyUse(keyed=True)
+    form = _form(call, route)
+    value = value_of(form, wishes.key) if form is not None else b""
+    if route.provider is not None:
+        _forward(call, form.name.encode() if form is not None and form.place == "header" else b"", value)
+    if form is not None and _placed(call, form, value, connection):
+        return KeyUse(keyed=True)
     if call.method in SAFE_METHODS or (operation is not None and operation.idempotent):
         return KeyUse()
     return KeyUse(_entry(call, caller, rule, keeping, wishes.key))
+
+
+def _form(call: Call, route: Route) -> IdempotencyForm | None:
+    """The form in which the provider takes a key with this call."""
+    form = route.provider.dialect.idempotency if route.provider is not None else None
+    name = route.operation.name if route.operation is not None else None
+    return form if form is not None and form.takes(call.method, name) else None
+
+
+def _placed(call: Call, form: IdempotencyForm, value: bytes, connection: ServerConnection) -> bool:
+    """Puts the key where the form says; whether the call now carries one. The caller's own stays."""
+    if form.place == "header":
+        return True
+    if form.place == "query":
+        return _put_in_target(call, form.name, value)
+    return _put_in_body(call, form.name, value, connection)
+
+
+def _put_in_target(call: Call, name: str, value: bytes) -> bool:
+    # A signature over the URL would not hold for another one.
+    target = None if presigned(call.place.target) else in_target(call.place.target, name, value)
+    if target is None:
+        return False
+    call.place = call.place._replace(target=target)
+    return True
+
+
+def _put_in_body(call: Call, name: str, value: bytes, connection: ServerConnection) -> bool:
+    before = body_in(connection) if "json" in media_type(call) else None
+    body = in_object(before, name, value)
+    if body is None:
+        return False
+    if body is not before:
+        with_body_of(call, len(body))
+        connection.replace_body(body)
+    return True
 
 
 def _forward(call: Call, header: bytes, key: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -217,18 +217,47 @@ class PageDocument(Strict):
         )  # fmt: skip
 
 
-class IdempotencyDocument(Strict):
-    """How the provider takes an idempotency key."""
+UUID_LENGTH: Final = 36
 
-    header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,60}$")]
+
+class IdempotencyDocument(Strict):
+    """How the provider takes an idempotency key: in exactly one of a header, a query parameter, a field."""
+
+    header: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,60}$")] | None = None
+    query: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,60}$")] | None = None
+    field: (
+        Annotated[
+            str, Field(pattern=r"^[A-Za-z0-9_-]{1,60}$", description="a member of the JSON object that the body is")
+        ]
+        | None
+    ) = None
     methods: Annotated[
         list[Literal["POST", "PUT", "PATCH", "DELETE"]], one_or_many(Literal["POST", "PUT", "PATCH", "DELETE"])
     ] = Field(["POST"])
-    retention: int = Field(gt=0, description="seconds for which the provider remembers a key")
+    retention: int | None = Field(
+        None, gt=0, description="seconds for which the provider remembers a key; null where it does not say"
+    )
     operations: Names = Field([])
+    longest: int = Field(
+        0,
+        ge=0,
+        description="characters of a key that the provider takes, at least 36; a longer one goes as a UUID of it",
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if sum(one is not None for one in (self.header, self.query, self.field)) != 1:
+            raise ValueError("give exactly one of header, query and field")
+        if 0 < self.longest < UUID_LENGTH:
+            raise ValueError(f"longest: a derived key has {UUID_LENGTH} characters, so give at least that")
+        return self
 
     def form(self) -> IdempotencyForm:
-        return IdempotencyForm(self.header, frozenset(self.methods), float(self.retention), tuple(self.operations))
+        places: dict[Literal["header", "query", "field"], str | None]
+        places = {"header": self.header, "query": self.query, "field": self.field}
+        place, name = next((place, name) for place, name in places.items() if name is not None)
+        retention = float(self.retention) if self.retention is not None else None
+        return IdempotencyForm(place, name, frozenset(self.methods), retention, tuple(self.operations), self.longest)
 
 
 class AnswersDocument(Strict):

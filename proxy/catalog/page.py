@@ -99,7 +99,10 @@ def _answers(dialect: Dialect) -> Iterator[str]:
     yield from _waits(dialect)
     if dialect.idempotency is not None:
         form = dialect.idempotency
-        yield f"\n`Idempotency-Key` goes out as `{form.header}` and is kept for {form.retention / 3600:g} h."
+        where = {"header": "", "query": "the parameter ", "field": "the body's "}[form.place]
+        which = f" of {_joined(f'`{name}`' for name in form.operations)}" if form.operations else ""
+        kept = f" and is kept for {form.retention / 3600:.3g} h" if form.retention is not None else ""
+        yield f"\n`Idempotency-Key`{which} goes out as {where}`{form.name}`{kept}."
 
 
 def _waits(dialect: Dialect) -> Iterator[str]:

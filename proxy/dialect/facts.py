@@ -162,12 +162,19 @@ class Pagination:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyForm:
-    """How a provider takes a key: a header, for these methods, remembered for so many seconds."""
+    """How a provider takes a key: where, for these methods, remembered for so many seconds.
 
-    header: str
+    place, name  the header, the query parameter, or the member of the JSON object that the body is
+    retention    None where the provider does not say
+    longest      characters that the provider takes; 0 for no bound. A longer key goes out as a UUID derived from it
+    """
+
+    place: Literal["header", "query", "field"]
+    name: str
     methods: frozenset[str]
-    retention: float
+    retention: float | None
     operations: tuple[str, ...] = ()
+    longest: int = 0
 
     def takes(self, method: str, operation: str | None) -> bool:
         return method in self.methods and named(operation, self.operations, everything=True)

@@ -82,6 +82,9 @@ def test_its_waits_globs_and_failed_items_hold(guide) -> None:
         ("waits:\n  - {text: soon}\n", 11, "text"),
         ("pagination:\n  - {style: cursor, operations: [a]}\n", 11, "needs parameter, next"),
         ("idempotency: {header: 'Bad Header', retention: 1}\n", 10, "header"),
+        ("idempotency: {header: Key, field: key}\n", 10, "exactly one of header, query and field"),
+        ("idempotency: {retention: 1}\n", 10, "exactly one of header, query and field"),
+        ("idempotency: {field: key, longest: 35}\n", 10, "36 characters"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, more: str, line: int, words: str) -> None:

@@ -79,9 +79,29 @@ def test_a_batch_is_an_operation_of_its_own_that_writes(name: str, operations: s
 
 def test_keys_that_providers_remember_say_for_how_long() -> None:
     forms = {name: one.dialect.idempotency for name, one in CATALOG.providers.items()}
-    kept = {name: (form.header, form.retention) for name, form in forms.items() if form is not None}
+    kept = {name: (form.name, form.retention) for name, form in forms.items() if form is not None}
     assert kept.items() >= {
         ("stripe", ("Idempotency-Key", 86_400.0)), ("zendesk", ("Idempotency-Key", 7_200.0)),
         ("paypal", ("PayPal-Request-Id", 10_800.0)),
     }  # fmt: skip
-    assert all(retention > 0 for _, retention in kept.values())
+    assert all(retention is None or retention > 0 for _, retention in kept.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "key", "operation"),
+    [
+        ("aws-dynamodb", "field", "ClientRequestToken", "TransactWriteItems"),
+        ("microsoft-graph", "field", "transactionId", "events.create"),
+        ("square", "field", "idempotency_key", "payments.create"),
+        ("google-drive", "query", "requestId", "drives.create"),
+    ],
+)
+def test_keys_that_travel_elsewhere_than_in_a_header(name: str, place: str, key: str, operation: str) -> None:
+    provider = CATALOG.providers[name]
+    form = provider.dialect.idempotency
+    assert form is not None
+    assert (form.place, form.name) == (place, key)
+    assert form.takes("POST", operation)
+    assert not form.takes("POST", None)
+    assert not form.takes("GET", operation)
+    assert operation in provider.operation_names
