@@ -41,6 +41,7 @@ class OpaqueTunnel:
         self._hello = hello
         self._pipeline = pipeline
         self._dialler = dialler
+        self._caller = caller
         self._allowed = allowed
         self._exchange: Served = pipeline.tunnel(call, connection, chain, caller, allowed)
 
@@ -51,6 +52,7 @@ class OpaqueTunnel:
 
     async def _dial(self) -> None:
         exchange = self._exchange
+        self._admit()
         self._pipeline.accounting.opened(exchange)
         exchange.stage = "exchange"
         destination = exchange.call.destination
@@ -69,6 +71,12 @@ class OpaqueTunnel:
         hello = _HelloFirst(exchange, client, upstream, self._allowed.max_bytes)
         self._pipeline.watched.add(hello)
         hello.begin((self._hello or b"") + received, self._pipeline.watched.discard)
+
+    def _admit(self) -> None:
+        """Counts the tunnel where limits hold for every call. Raises `limit_exceeded`."""
+        quotas, host = self._pipeline.quotas, self._exchange.call.destination.host
+        if quotas.general:
+            self._exchange.held = quotas.admit((), self._caller, host, time.monotonic())
 
 
 class _HelloFirst(asyncio.Protocol):

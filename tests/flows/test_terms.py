@@ -21,6 +21,20 @@ def running(folder: Path) -> Iterator[tuple[Product, Upstream]]:
             rule("limited", upstream, paths=["/limited"], limits=[{"requests": 2, "every": 3600}]),
             rule("headers", upstream, paths=["/headers"], headers=["accept", "x-ok-*"], **key),
             rule("refusing", upstream, paths=["/refusing"], agent_credentials="refuse", **key),
+            rule(
+                "query",
+                upstream,
+                paths=["/query"],
+                agent_credentials="refuse",
+                credential={"name": "up", "query": "key"},
+            ),
+            rule(
+                "cookie",
+                upstream,
+                paths=["/cookie"],
+                agent_credentials="refuse",
+                credential={"name": "up", "cookie": "sid"},
+            ),
             rule("bare", upstream, paths=["/bare"], agent_credentials="strip"),
             rule("small", upstream, paths=["/small"], max_response=10),
             rule("crumbs", upstream, paths=["/crumbs"], set_cookie="drop"),
@@ -52,6 +66,47 @@ def test_only_listed_headers_leave_and_what_describes_the_message(flow):
     assert product.get(upstream, "/headers", *lines, method="POST", body=b"x").status == 200
     names = {name.lower() for name in upstream.requests[-1].names}
     assert names == {"host", "accept", "x-ok-1", "content-type", "content-length", "x-api-key"}
+
+
+def test_the_list_of_headers_holds_for_trailers_too(flow):
+    product, upstream = flow
+    chunked = b"POST %s/headers HTTP/1.1\r\nHost: %s\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n"
+    trailers = b"X-Ok-Sum: 1\r\nX-Other: 2\r\nx_ok_2: 3\r\nX-Okay: 4\r\nX-Api-Key: mine\r\n\r\n"
+    with product.client() as client:
+        head = chunked % (upstream.url.encode(), upstream.authority.encode())
+        assert client.ask(head + trailers, "POST").status == 200
+    (request,) = upstream.requests
+    assert request.trailers == [(b"X-Ok-Sum", b"1"), (b"x_ok_2", b"3")]
+    assert request.body == b"hi"
+
+
+@pytest.mark.parametrize(
+    ("path", "lines"),
+    [
+        ("/query?key=mine", ()),
+        ("/query?a=b&%6bey=mine&key", ()),
+        ("/query?key", ()),
+        ("/query", (b"Authorization: Bearer mine",)),
+        ("/cookie", (b"Cookie: sid=mine",)),
+        ("/cookie", (b"Cookie: a=b;sid=mine",)),
+        ("/cookie", (b"Cookie: a=b", b"cookie: c=d; sid = mine")),
+    ],
+)
+def test_it_is_refused_in_the_query_and_in_cookies_where_the_rules_own_goes_there(flow, path, lines):
+    product, upstream = flow
+    reply = product.get(upstream, path, *lines)
+    assert (reply.status, reply.code) == (403, "policy_denied")
+    assert b"mine" not in reply.body
+    assert upstream.received == b""
+
+
+def test_other_parameters_and_cookies_leave_beside_ours(flow):
+    product, upstream = flow
+    assert product.get(upstream, "/query?keys=a&Key=b").status == 200
+    assert product.get(upstream, "/cookie", b"Cookie: side=a; theme=dark").status == 200
+    query, cookie = upstream.requests
+    assert query.target == b"/query?keys=a&Key=b&key=" + SECRET.encode()
+    assert cookie.all("Cookie") == ["side=a; theme=dark; sid=" + SECRET]
 
 
 def test_a_credential_of_the_callers_own_is_refused_where_the_rule_says_so(flow):
