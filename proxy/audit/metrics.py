@@ -59,14 +59,17 @@ class Histogram:
 class CallSeries:
     """What is counted for calls with equal labels: counts per bucket of CALL_BUCKETS, and sums in seconds."""
 
-    __slots__ = ("attempts", "duration_counts", "duration_total", "upstream_counts", "upstream_total")
+    __slots__ = ("duration_counts", "duration_total", "repeated", "sent", "upstream_counts", "upstream_total")
 
     def __init__(self) -> None:
         self.duration_counts = [0] * (len(CALL_BUCKETS) + 1)
         self.duration_total = 0.0
         self.upstream_counts = [0] * (len(CALL_BUCKETS) + 1)
         self.upstream_total = 0.0
-        self.attempts = 0
+        self.sent = 0
+        """Calls of which something was sent."""
+        self.repeated = 0
+        """What was sent before the last attempt of each."""
 
     @property
     def count(self) -> int:
@@ -113,7 +116,9 @@ class Metrics:
         if upstream_s:
             series.upstream_counts[bisect_left(CALL_BUCKETS, upstream_s)] += 1
             series.upstream_total += upstream_s
-        series.attempts += record.attempts
+        if record.attempts:
+            series.sent += 1
+            series.repeated += record.attempts - 1
 
     def call_durations(self) -> tuple[dict[tuple[str, str], Histogram], dict[tuple[str, str], Histogram]]:
         """Durations of calls, and of their upstream part, by (listener, provider)."""
@@ -125,11 +130,13 @@ class Metrics:
         return whole, upstream
 
     def attempts(self) -> dict[tuple[str, str], int]:
-        """Requests sent upstream, repeats included, by (provider, the call's outcome)."""
+        """Requests sent upstream by (provider, result): the last of a call ended as the call did, and whatever was
+        sent before it had failed, or it would not have been repeated."""
         sent: dict[tuple[str, str], int] = {}
         for (_, provider, outcome, _, _), series in self.calls.items():
-            if series.attempts:
-                sent[provider, outcome] = sent.get((provider, outcome), 0) + series.attempts
+            for result, count in ((outcome, series.sent), ("error", series.repeated)):
+                if count:
+                    sent[provider, result] = sent.get((provider, result), 0) + count
         return sent
 
     def policy_decisions(self) -> dict[tuple[str, str], int]:

@@ -144,7 +144,7 @@ class ErrorsDocument(Strict):
     events: list[EventDocument] = Field([], description="errors among server-sent events")
     values: dict[Literal["scope", "field"], Where] = Field({}, description="identifiers that messages may name")
     native: dict[str, Any] | list[Any] | str | None = Field(
-        None, description="the provider's error body with {detail}, {code}, {kind}, {status}, {request_id}, {title}"
+        None, description="the error body, with {detail}, {code}, {kind}, {status}, {request_id}, {title}, {reason}"
     )
     native_type: OneLine = "application/json"
     rows: list[RowDocument] = Field([])

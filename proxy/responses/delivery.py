@@ -89,6 +89,8 @@ class Delivery:
     ) -> None:
         """The final head. It waits for the body bytes that came with it, so that both leave in one write. `finding` is
         what the reply is, where that was looked at; else its status says it."""
+        if self.events is not None and not bodiless and head.section.length is not None:
+            head = head.unsized()  # an event told in our words has another length
         section, call = head.section, self._call
         connection = self._connection
         close_delimited = not bodiless and section.length is None and not section.chunked

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from proxy.dialect import Answer, Dialect
 from proxy.model import Headers
 from proxy.responses.classify import Finding, classify
@@ -110,8 +112,18 @@ class EventErrors:
         if self._mode == "annotate":
             return f": sluicegate-error-kind: {finding.kind}; the data is the provider's, untrusted\n".encode() + event
         body, _ = replacement(finding, dialect, self._call_id, self._mode, safe=False)
+        if not named and self._mode == "problem":
+            body = _with_error(body)
         name = b"event: error\n" if named else b""
         return name + b"".join(b"data: %b\n" % line for line in body.split(b"\n")) + b"\n"
+
+
+def _with_error(problem: bytes) -> bytes:
+    """The problem with a member `error` (RFC 9457 section 3.2): where events have no names, clients know a failure by
+    that member alone and would take the end of the stream for an answer's."""
+    document = msgspec.json.decode(problem)
+    error = {"message": document["detail"], "type": document["kind"], "code": document["code"]}
+    return msgspec.json.encode({**document, "error": error})
 
 
 def _fields(event: bytes, *, whole: bool = True) -> list[tuple[bytes, bytes]]:

@@ -116,7 +116,7 @@ def streams(head: ReplyHead) -> bool:
 def event_stream(head: ReplyHead) -> bool:
     """Whether a reply is a stream of server-sent events that can be read and changed under way."""
     section = head.section
-    return head.status < 300 and section.length is None and not section.coding and _kind(head) == b"text/event-stream"
+    return head.status < 300 and not section.coding and _kind(head) == b"text/event-stream"
 
 
 def _headers(head: ReplyHead) -> Answer:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-_PLACEHOLDERS: Final = ("detail", "code", "kind", "status", "request_id", "title")
+_PLACEHOLDERS: Final = ("detail", "code", "kind", "status", "request_id", "title", "reason")
 
 
 def native_body(shape: Any, values: Mapping[str, str | int]) -> bytes:

@@ -109,6 +109,7 @@ def _placeholders(finding: Finding, dialect: Dialect, text: str) -> dict[str, st
         "status": finding.status,
         "request_id": finding.request_id,
         "title": dialect.title,
+        "reason": reason(finding.status).decode("ascii"),
     }
 
 

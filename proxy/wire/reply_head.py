@@ -63,6 +63,12 @@ class ReplySection:
         other.kept = kept
         return other
 
+    def unsized(self) -> ReplySection:
+        """The same section without a Content-Length, for a body whose length changes on its way."""
+        other = self.with_lines([line for line in self.kept if line[0].lower() != b"content-length"])
+        other.length = None
+        return other
+
 
 class ReplyHead:
     """A status line with its header section. `raw` and `section_raw` are the bytes it was made from.
@@ -88,6 +94,10 @@ class ReplyHead:
         return ReplyHead(
             self.raw, self.status, self.reason, self.minor, self.section.with_lines(kept), self.section_raw
         )
+
+    def unsized(self) -> ReplyHead:
+        """The same head without a Content-Length."""
+        return ReplyHead(self.raw, self.status, self.reason, self.minor, self.section.unsized(), self.section_raw)
 
 
 def reply_section(raw: bytes) -> ReplySection:

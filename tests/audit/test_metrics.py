@@ -19,7 +19,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
 
 def record(**fields: str) -> AuditRecord:
     return AuditRecord(
-        time="", call_id="", attempts=1, **({"listener": "proxy", "provider": "slack", "outcome": "ok"} | fields)
+        time="", call_id="", **({"attempts": 1, "listener": "proxy", "provider": "slack", "outcome": "ok"} | fields)
     )
 
 
@@ -59,6 +59,16 @@ def test_a_provider_outside_the_catalogue_is_other_and_adds_no_series():
     labels = {"listener": "proxy", "outcome": "ok", "kind": "", "blame": "none"}
     assert value(metrics, "calls_total", provider="other", **labels) == 100
     assert value(metrics, "attempts_total", provider="other", result="ok") == 100
+
+
+def test_each_attempt_counts_by_its_own_result():
+    metrics = Metrics("1", ["slack"])
+    metrics.call_closed(record(attempts=3), 0.1, 0.1)
+    metrics.call_closed(record(attempts=1), 0.1, 0.1)
+    metrics.call_closed(record(attempts=0, outcome="denied"), 0.1, None)
+    assert value(metrics, "attempts_total", provider="slack", result="ok") == 2
+    assert value(metrics, "attempts_total", provider="slack", result="error") == 2
+    assert metrics.attempts() == {("slack", "ok"): 2, ("slack", "error"): 2}
 
 
 def test_each_counter_shows_what_was_counted():

@@ -44,7 +44,8 @@ def running(folder: Path, authority: Authority) -> Iterator[Flow]:
                 "port": paths.port,
                 "plaintext": True,
                 "paths": ["/admin", "/admin/**"],
-            }
+            },
+            {"name": "no-slack", "provider": "slack"},
         ]
         records = {"key": record("api_key", "localhost", value=SECRET)}
         product = stack.enter_context(Product(folder, rules, records, deny=deny, extra_ca=authority.pem))
@@ -120,13 +121,41 @@ def test_an_sni_that_differs_from_the_tunnels_name_gets_an_alert(flow: Flow, nam
     assert flow.tls.received == b""
 
 
-@pytest.mark.parametrize("sni", ["localhost", "LOCALHOST", None])
+def test_a_mismatch_of_names_is_told_once(flow: Flow) -> None:
+    """B02: one audit line, under the name that policy judged."""
+
+    def lines_so_far() -> int:
+        """Of mismatches; lines are written in order, so a later call's line shows that they are all there."""
+        flow.product.audited(flow.product.get(flow.plain).call_id)
+        told = [line for line in flow.product.audit() if line.get("code") == "destination_mismatch"]
+        assert {line["host"] for line in told} <= {"localhost"}
+        return len(told)
+
+    before = lines_so_far()
+    with flow.product.client() as client:
+        assert client.connect(flow.tls.authority).status == 200
+        with pytest.raises(ssl.SSLError):
+            client.start_tls(ssl.create_default_context(), "other.test")
+    assert lines_so_far() == before + 1
+
+
+@pytest.mark.parametrize("segment", ["slack", "slack@SLACK.COM", "slack@slack.com.", "slack@Slack.Com:443"])
+def test_a_denied_host_is_denied_in_every_spelling_of_a_base_url_segment(flow: Flow, segment: str) -> None:
+    """C01: the explicit default port too."""
+    with flow.product.base_client() as client:
+        reply = client.ask(b"GET /%s/api/auth.test HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % segment.encode())
+    assert (reply.status, reply.code) == (403, "policy_denied")
+    line = flow.product.audited(reply.call_id)
+    assert (line["host"], line["provider"], line["rule"]) == ("slack.com", "slack", "no-slack")
+
+
+@pytest.mark.parametrize("sni", ["localhost", "LOCALHOST", "localhost.", None])
 def test_an_equal_or_absent_sni_is_served_under_the_tunnels_name(flow: Flow, sni: str | None) -> None:
     """B02."""
     with flow.product.client() as client:
         assert client.connect(f"localhost:{flow.tls.port}").status == 200
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = sni is not None
+        context.check_hostname = sni is not None and not sni.endswith(".")
         context.load_verify_locations(cadata=flow.product.ca_certificate())
         inner = client.start_tls(context, sni)
         assert inner.ask(origin(flow.tls, "/")).status == 200
@@ -180,6 +209,7 @@ def test_a_target_of_another_form_is_refused_on_the_proxy_listener(flow: Flow, l
         "/x//admin",
         "/x/..;/admin",
         "/x%5c..%5cadmin",
+        "/x\\..\\admin",
         "/x/%00",
         "/admin%00",
         "/x%2Fy",

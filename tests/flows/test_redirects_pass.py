@@ -89,6 +89,25 @@ def test_proxy_authorization_never_reaches_the_upstream_on_an_upgrade(flow: Flow
     assert flow.upstream.requests[0].all("Proxy-Authorization") == []
 
 
+@pytest.mark.parametrize("way", PLAIN_WAYS)
+def test_proxy_authorization_never_reaches_the_upstream_on_a_repeated_call(flow: Flow, way: str) -> None:
+    """B36: a read that the upstream dropped is sent again."""
+
+    def drop_the_first(connection: Connection) -> None:
+        connection.request()
+        if len(flow.upstream.requests) == 1:
+            connection.drop()
+        else:
+            connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    flow.upstream.drop_connections()
+    flow.upstream.forget(drop_the_first)
+    with enter(flow.product, way, flow.upstream, "up") as session:
+        assert session.ask("GET", "/", b"Proxy-Authorization: Basic c2VjcmV0").status == 200
+    assert [request.all("Proxy-Authorization") for request in flow.upstream.requests] == [[], []]
+    assert b"c2VjcmV0" not in flow.upstream.received
+
+
 def test_location_points_back_to_the_base_url_listener(flow: Flow) -> None:
     """Links to the same upstream point back; others stay."""
     own = flow.upstream.url.encode()

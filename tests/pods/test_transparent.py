@@ -30,10 +30,10 @@ ALLOW: list[dict[str, Any]] = [
 HOSTS = [f"10.99.0.1 {NAME} {OPAQUE}", f"10.99.0.2 {OTHER}", f"fd99::1 {SIX}"]
 
 ASK = """
-def main(address, port, name, ca, family="4"):
+def main(address, port, name, ca, host=""):
     raw = socket.create_connection((address, int(port)), 5)
     tls = ssl.create_default_context(cafile=ca).wrap_socket(raw, server_hostname=name)
-    tls.sendall(b"GET /raw HTTP/1.1\\r\\nHost: " + name.encode() + b"\\r\\nConnection: close\\r\\n\\r\\n")
+    tls.sendall(b"GET /raw HTTP/1.1\\r\\nHost: " + (host or name).encode() + b"\\r\\nConnection: close\\r\\n\\r\\n")
     return tls.recv(4096).decode()
 """
 SAY = """
@@ -178,6 +178,14 @@ def test_a_host_that_names_another_port_is_refused(stand: Stand) -> None:
     reply = stand.pod.python(SAY, "10.99.0.1", "80", text)
     assert reply.startswith("HTTP/1.1 421")
     assert '"destination_mismatch"' in reply
+
+
+@pytest.mark.parametrize(("hello", "host"), [(NAME, SIX), (SIX, NAME), (NAME, "not-listed.example")])
+def test_a_host_that_differs_from_the_hellos_name_is_refused(stand: Stand, hello: str, host: str) -> None:
+    """B02: both may be allowed; still one name decides."""
+    reply = stand.pod.python(ASK, "10.99.0.1", "443", hello, stand.product.trusted, host)
+    assert reply.startswith("HTTP/1.1 421")
+    assert stand.api.requests == []
 
 
 def test_a_tunnel_rule_passes_to_the_named_host_unread(stand: Stand) -> None:
