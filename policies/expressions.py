@@ -6,6 +6,7 @@ https://github.com/google/cel-spec. The evaluating library is loaded by the firs
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -100,13 +101,21 @@ def _compiled(text: str) -> Callable[[Mapping[str, Any]], Any]:
     return execute
 
 
+_EXTENSION: Final = "cel.cel"
+
+
 @cache
 def _library() -> Any:
-    """The extension alone: importing its package would load its command line, with an editor and a colour scheme."""
+    """The extension alone: importing its package would load its command line, with an editor and a colour scheme.
+
+    It can be loaded once in a process, so it stands where the package would put it, and is taken from there.
+    """
+    if _EXTENSION in sys.modules:
+        return sys.modules[_EXTENSION]
     package = importlib.util.find_spec("cel")
-    spec = PathFinder.find_spec("cel", package.submodule_search_locations) if package is not None else None
+    spec = PathFinder.find_spec(_EXTENSION, package.submodule_search_locations) if package is not None else None
     if spec is None or spec.loader is None:
         raise ExpressionFault("`when` needs the library common-expression-language, which is not installed")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[_EXTENSION] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
