@@ -267,7 +267,7 @@ class Instance:
         settle()
         self.tasks = [asyncio.create_task(self._open_store())]
         if not self.upkeep.frozen:  # the audit file of commands is shared by those that run
-            self.tasks.append(asyncio.create_task(self._unfinished.report(self.audit)))
+            self.tasks.append(asyncio.create_task(self._report_unfinished()))
             self.tasks.append(asyncio.create_task(self.upkeep.watch()))
         log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
@@ -328,6 +328,10 @@ class Instance:
         if self.settings.blocks is not None:
             wanted = self.settings.blocks
             await FleetBlocks(self.store, wanted.path, wanted.every, self._take_blocks).run()
+
+    async def _report_unfinished(self) -> None:
+        await self.store_opened.wait()  # the file may be long, and nobody waits for what it says
+        await self._unfinished.report(self.audit)
 
     def _take_blocks(self, fleet: tuple[Mapping[str, str], ...]) -> None:
         """Stops what is blocked in the whole fleet from now on, calls in progress included."""
