@@ -21,33 +21,37 @@ def make(*arguments: str, folder: Path = REPOSITORY) -> subprocess.CompletedProc
 
 @pytest.mark.parametrize("target", ["setup", "demo", "test", "bench", "lint"])
 def test_each_promised_target_exists_and_sets_itself_up(target: str, tmp_path: Path) -> None:
-    for name in ("Makefile", "requirements-dev.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         shutil.copy(REPOSITORY / name, tmp_path)
     planned = make("--dry-run", target, folder=tmp_path)
     assert planned.returncode == 0, planned.stderr
-    assert "--require-hashes -r requirements-dev.lock" in planned.stdout
-    assert "--no-deps --no-build-isolation -e ." in planned.stdout
+    assert "--require-hashes -r requirements.lock" in planned.stdout
+    if target != "demo":  # which needs the product alone
+        assert "--require-hashes -r requirements-dev.lock" in planned.stdout
+        assert "--no-deps --no-build-isolation -e ." in planned.stdout
 
 
 def test_a_second_set_up_does_nothing(tmp_path: Path) -> None:
-    for name in ("Makefile", "requirements-dev.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         shutil.copy(REPOSITORY / name, tmp_path)
     (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / ".runs").touch()
     (tmp_path / ".venv" / ".ready").touch()
     assert make("--question", "setup", folder=tmp_path).returncode == 0
 
 
 def test_a_changed_lock_file_sets_up_again(tmp_path: Path) -> None:
-    for name in ("Makefile", "requirements-dev.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         shutil.copy(REPOSITORY / name, tmp_path)
     (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / ".runs").touch()
     (tmp_path / ".venv" / ".ready").touch()
     os.utime(tmp_path / ".venv" / ".ready", (0, 0))
     assert make("--question", "setup", folder=tmp_path).returncode == 1
 
 
 def test_a_python_that_is_too_old_is_named(tmp_path: Path) -> None:
-    for name in ("Makefile", "requirements-dev.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "requirements-dev.lock", "pyproject.toml"):
         shutil.copy(REPOSITORY / name, tmp_path)
     old = tmp_path / "old-python"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.9.2" && exit 0\nexit 1\n')
