@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied, Plan
 from policies.terms import Terms
-from proxy.accounting import Accounting, unrecorded
+from proxy.accounting import Accounting
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
@@ -90,6 +90,7 @@ class Pipeline:
         self.addresses = addresses
         self._credentials = credentials
         self.accounting = Accounting(audit, metrics)
+        self._recorded_or_refused = audit.blocks
         self._metrics = metrics
         self._in_flight = in_flight
         self.buffered = buffered or Buffered()
@@ -117,8 +118,8 @@ class Pipeline:
             raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
         if self.buffered.used >= self.buffered.most:
             raise GatewayError("overloaded", "Too many bytes of request bodies are waiting.", retry_after=1)
-        if self.accounting.full:
-            raise unrecorded()
+        if self._recorded_or_refused:
+            self.accounting.admit()
         caller = exchange.chain.identify(call.presented, time.time())
         if isinstance(caller, Caller):
             self._decide(exchange, caller)
@@ -217,9 +218,8 @@ class Pipeline:
         assert route is not None
         assert allowed is not None
         paged = reads_body(call, route)
-        if (paged or key_in_body(call, route)) and awaited(
-            exchange.connection, partial(self._run, exchange, self._sign, material)
-        ):
+        keyed = call.section.wishes is not None and key_in_body(call, route)
+        if (paged or keyed) and awaited(exchange.connection, partial(self._run, exchange, self._sign, material)):
             return
         if paged:
             exchange.page = first_page(call, exchange.connection, exchange.found)

@@ -49,7 +49,8 @@ class AuditSink:
     def __init__(self, output: Output, *, blocks: bool = False) -> None:
         self.output = output
         self.outbox = output.outbox
-        self._blocks = blocks
+        self.blocks = blocks
+        """Whether calls wait for a sink that takes no lines."""
         self.clock = Clock()
         encoder = msgspec.json.Encoder()
         self._encode = encoder.encode
@@ -62,7 +63,7 @@ class AuditSink:
     @property
     def full(self) -> bool:
         """Whether no call may leave now, since its line might be lost. Refusals still find room."""
-        return self._blocks and self.outbox.waiting > FULL_BYTES
+        return self.blocks and self.outbox.waiting > FULL_BYTES
 
     def write(self, record: AuditRecord | CredentialRead) -> None:
         """Add one line; it is written within 100 ms."""
@@ -91,7 +92,7 @@ class AuditSink:
             line = self._encode(record)
         except (ValueError, TypeError):
             self.outbox.lose(1)
-            return not self._blocks
+            return not self.blocks
         finally:
             record.outcome = outcome
         self._hand_over()
@@ -103,7 +104,7 @@ class AuditSink:
             return True
         if self._timer is None:
             self._arm()
-        return not self._blocks
+        return not self.blocks
 
     def orphaned(self, opened: Mapping[str, Any], now: float) -> None:
         """Closes a call that was opened by an earlier process and never ended: whether it took effect is not known."""
