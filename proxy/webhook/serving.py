@@ -18,7 +18,7 @@ from proxy.cluster import Cluster, ClusterError, address_in
 from proxy.errors import ConfigurationError
 from proxy.listeners.sockets import bound_socket
 from proxy.ops import Readiness, serve_ops
-from proxy.reloading import signature
+from proxy.reloading import Reloadable, signature
 from proxy.rules import provider_facts
 from proxy.webhook.application import Webhook, application
 from proxy.webhook.certificates import Keeper, Served
@@ -128,19 +128,13 @@ def _files(wanted: CertificateFiles, served: Served, readiness: Readiness) -> Ca
 
 def _configuration(file: Path, webhook: Webhook) -> Look:
     """The profiles and the floor, taken up when they change; what binds sockets stays as it was at start."""
-    seen = _signature(file, webhook.injection)
 
-    async def look() -> None:
-        nonlocal seen
-        now = _signature(file, webhook.injection)
-        if now != seen:
-            seen = now
-            webhook.injection = load_checked(file)
-            log.info("profiles and floor taken up")
+    def seen() -> object:
+        settings = webhook.injection.settings
+        return signature([file, *filter(None, (settings.floor, settings.roots))])
 
-    return look, FILES_SECONDS
+    def take(injection: Injection) -> None:
+        webhook.injection = injection
 
-
-def _signature(file: Path, injection: Injection) -> object:
-    settings = injection.settings
-    return signature([file, *filter(None, (settings.floor, settings.roots))])
+    found = Reloadable("profiles and floor", seen, lambda: load_checked(file), take, seen())
+    return found.look, FILES_SECONDS
