@@ -218,7 +218,7 @@ class Instance:
         if not self.upkeep.frozen:  # the audit file of commands is shared by those that run
             self.tasks.append(asyncio.create_task(self._report_unfinished()))
             self.tasks.append(asyncio.create_task(self.upkeep.watch()))
-        log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
+        log.info("serving", extra={"bind": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _bind(self) -> list[socket.socket]:
         """The listeners' sockets. Where a machine has no IPv6, nothing can be redirected to a listener of it."""

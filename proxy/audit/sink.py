@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -106,10 +105,10 @@ class AuditSink:
             self._arm()
         return not self.blocks
 
-    def orphaned(self, opened: Mapping[str, Any], now: float) -> None:
+    def orphaned(self, opened: AuditRecord, now: float) -> None:
         """Closes a call that was opened by an earlier process and never ended: whether it took effect is not known."""
-        fields = {name: opened[name] for name in AuditRecord.__struct_fields__ if name in opened}
-        self.write(msgspec.convert(fields | {"time": self.clock.stamp(now), "outcome": "orphaned"}, AuditRecord))
+        opened.time, opened.outcome = self.clock.stamp(now), "orphaned"
+        self.write(opened)
 
     def credential_read(self, record: str, result: str, caller: Caller | None, now: float, call_id: str = "") -> None:
         """Add a line for one store read. `record` is its path below the mount, `now` epoch seconds."""
