@@ -12,11 +12,16 @@ from typing import Final
 from proxy.webhook.app_containers import CLOUD_VARIABLES
 from proxy.webhook.names import Json
 
-_CLOUD: Final = r"(aws|amazon|s3|gcp|gcloud|google|gke|azure|azuread|entra|aks|eks)"
-_CREDENTIAL: Final = (
-    r"(cred|creds|credential|credentials|key|keys|accesskey|secret|token|sa|serviceaccount|login|keyfile)"
+_CLOUD: Final = "aws|gcp|gcloud|gke|azure|azuread|entra|aks|eks"
+_BRAND: Final = "amazon|s3|google"
+"""Of more than clouds: the key for a map, or of an upload, is none of these."""
+_CREDENTIAL: Final = "cred|creds|credential|credentials|accesskey|sa|serviceaccount|keyfile"
+_SECRET: Final = "key|keys|secret|token|login"
+_NAMES: Final = re.compile(
+    rf"(^|[-_.])(({_CLOUD})([-_.].*)?[-_.]({_CREDENTIAL}|{_SECRET})|({_BRAND})([-_.].*)?[-_.]({_CREDENTIAL})"
+    rf"|({_BRAND})([-_.](access|account|cloud|secret|service))*[-_.]({_SECRET}))([-_.]|$)",
+    re.IGNORECASE,
 )
-_NAMES: Final = re.compile(rf"(^|[-_.]){_CLOUD}([-_.].*)?[-_.]{_CREDENTIAL}([-_.]|$)", re.IGNORECASE)
 _KEYS: Final = frozenset(
     {"application_default_credentials.json", "azureprofile.json", "accesstokens.json", "kubeconfig"}
 )

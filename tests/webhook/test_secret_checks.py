@@ -68,6 +68,20 @@ def test_other_secrets_pass_and_variables_that_are_removed_anyway(fields: Json) 
     assert list(refusals(pod(containers=[container(**fields)]))) == []
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["s3-access-key", "s3.secret", "prod-google-sa", "google-bigquery-credentials", "AWS_BOT_KEY"],
+)
+def test_names_that_mean_a_clouds_identity_are_refused(name: str) -> None:
+    (found,) = refusals(pod(containers=[container(envFrom=[{"secretRef": {"name": name}}])]))
+    assert name in found
+
+
+@pytest.mark.parametrize("name", ["s3-upload-key", "google-maps-key", "jaws-key", "s3-bucket"])
+def test_names_of_a_brands_other_keys_pass(name: str) -> None:
+    assert list(refusals(pod(containers=[container(envFrom=[{"secretRef": {"name": name}}])]))) == []
+
+
 def test_a_volume_with_another_secret_passes() -> None:
     volumes = [{"name": "v", "secret": {"secretName": "postgres-tls"}}, {"name": "w", "emptyDir": {}}]
     assert list(refusals(pod(volumes=volumes))) == []
