@@ -76,7 +76,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     if PROMETHEUS is None:
         pytest.skip("prometheus is not installed")
     folder = tmp_path_factory.mktemp("dashboards")
-    issued = Issuer(token(1, lifetime=1))
+    issued = Issuer(token(1))
     with (
         Upstream() as api,
         Upstream(answering(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")) as failing,
