@@ -11,6 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from proxy.audit.exposition import MetricsCollector
+from proxy.audit.metrics import Metrics
+from proxy.webhook.metrics import WebhookMetrics
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 RULES = REPOSITORY / "helm" / "sluicegate" / "files" / "alerts.yaml"
 RUNBOOKS = REPOSITORY / "docs" / "runbooks"
@@ -157,6 +161,18 @@ def alerts() -> dict[str, Json]:
     return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
 
 
+def emitted() -> dict[str, frozenset[str]]:
+    """The labels of every series of ours, by its name in the exposition."""
+    collectors = [MetricsCollector(Metrics("1")), WebhookMetrics(lambda: None)]
+    ends = {"counter": ("_total",), "histogram": ("_sum", "_count", "_bucket"), "gauge": ("",)}
+    return {
+        family.name + end: frozenset(family._labelnames)  # type: ignore[attr-defined]
+        for collector in collectors
+        for family in collector.collect()
+        for end in ends[family.type]
+    }
+
+
 def rule_test(case: Case, series: dict[str, str], fires: bool) -> Json:
     expected = [{"exp_labels": case.labels}] if fires else []
     return {
@@ -195,3 +211,14 @@ def test_every_alert_has_a_case_and_a_runbook_that_says_what_to_do() -> None:
         text = (RUNBOOKS / f"{name}.md").read_text()
         assert text.startswith(f"# {name}: ")
         assert re.findall(r"^## (.+)$", text, re.MULTILINE) == ["Look", "Do"]
+
+
+def test_every_series_and_label_that_a_rule_asks_for_is_one_that_the_product_emits() -> None:
+    known, text = emitted(), RULES.read_text()
+    known["sluicegate:calls:rate5m"] = frozenset({"namespace", "blame"})  # which the first rule records
+    names = set(re.findall(r"\bsluicegate[_:][\w:]+", text))
+    assert names <= known.keys()
+    for name, matchers in re.findall(r"\b(sluicegate[_:][\w:]+)\{([^}]*)\}", text):
+        assert set(re.findall(r"(\w+)[!=]", matchers)) <= known[name], name
+    for grouped in re.findall(r"\bby \(([^)]*)\)", text):
+        assert set(grouped.split(", ")) <= {"namespace", "pod"}.union(*(known[name] for name in names))
