@@ -8,14 +8,10 @@ Json = dict[str, Any]
 """A Kubernetes object as its JSON."""
 
 DOMAIN: Final = "sluicegate.io/"
-INJECT: Final = DOMAIN + "inject"
-"""The one label: on a namespace for every pod in it, or on a pod; its value is `enabled`."""
 PROFILE: Final = DOMAIN + "profile"
 """The one annotation that a pod may choose."""
 INJECTED: Final = DOMAIN + "injected"
 """Written by the webhook: version and profile."""
-POLICIES: Final = DOMAIN + "policies"
-"""Label of ConfigMaps that hold policies."""
 
 RESERVED: Final = "sluicegate"
 """Containers and volumes whose names begin like this are the webhook's."""

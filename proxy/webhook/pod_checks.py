@@ -37,7 +37,7 @@ def refusals(pod: Json) -> Iterator[str]:
     yield from (f"Remove {field}: {why}." for field, why in _HOST_WAYS.items() if spec.get(field))
     if (spec.get("os") or {}).get("name") == "windows":
         yield "A Windows pod cannot be injected: the proxy runs on Linux."
-    yield from _pod_context(spec.get("securityContext") or {})
+    yield from _user("The pod", spec.get("securityContext") or {})
     yield from _volumes(spec)
     yield from given_volumes(spec)
     for kind in ("initContainers", "containers", "ephemeralContainers"):
@@ -57,10 +57,6 @@ def _annotations(pod: Json) -> Iterator[str]:
     for name in sorted(metadata.get("annotations") or {}):
         if name.startswith(DOMAIN) and name not in _OWN_ANNOTATIONS:
             yield f"Remove the annotation {name}: a pod chooses a profile ({PROFILE}) and nothing else."
-
-
-def _pod_context(context: Json) -> Iterator[str]:
-    yield from _user("The pod", context)
 
 
 def _volumes(spec: Json) -> Iterator[str]:
