@@ -23,10 +23,10 @@ class Accounting:
         self._metrics = metrics
         self._paths = PathTemplates()
 
-    @property
-    def full(self) -> bool:
-        """Whether no call may leave now, since its line might be lost."""
-        return self._audit.full
+    def admit(self) -> None:
+        """Raises `overloaded` when no call may leave now, since its line might be lost."""
+        if self._audit.full:
+            raise unrecorded()
 
     def opened(self, exchange: Served) -> None:
         """A call that may change something is about to be sent: its line is written first.

@@ -10,7 +10,6 @@ import signal
 import socket
 import ssl
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,16 +18,15 @@ from proxy import __version__, logs, rootless_aiohttp
 from proxy.app_audit import Unfinished, open_audit
 from proxy.app_control import Operator
 from proxy.app_identity import Chains, Fetch, Identities
+from proxy.app_path import open_credentials, open_ledger, open_pipeline
 from proxy.app_stopping import stop
-from proxy.app_terms import Routes, back_ends, certificate_ends, ledger_of, limits_of, own_tls, parent_of, quotas_of
+from proxy.app_terms import Routes, back_ends, certificate_ends, limits_of, own_tls, parent_of
 from proxy.app_tracing import open_tracing, traced
 from proxy.app_upkeep import Upkeep
 from proxy.audit.metrics import Metrics
 from proxy.blocks import block_of, refusal
 from proxy.control import ControlServer, serve_control
 from proxy.credentials.fleet_blocks import FleetBlocks
-from proxy.credentials.resolve import Resolver
-from proxy.credentials.store import Reader
 from proxy.errors import ConfigurationError, GatewayError, StoreError
 from proxy.identity.chain import Chain
 from proxy.listeners.base_url import BaseUrlListener
@@ -39,32 +37,23 @@ from proxy.listeners.service import Connections, Service, Terms
 from proxy.listeners.sockets import bound_socket, serve_socket
 from proxy.memory import settle, tune_heap
 from proxy.model import Caller
-from proxy.opening import open_certificates, open_issuing, open_store, paths_and_limits, write_back
+from proxy.opening import open_store, write_back
 from proxy.ops import OpsServer, Readiness, serve_ops
-from proxy.paging import Paging
-from proxy.pipeline import Pipeline
-from proxy.responses.masking import Masks
-from proxy.routing import Snapshot
 from proxy.settings import Settings
 from proxy.settings.files import file_faults
 from proxy.settings.traffic import Listener
-from proxy.state_key import derived_key
 from proxy.token_paths import TokenPaths
 from proxy.upstream.dial import Dialler, client_context
 from proxy.upstream.fetch import Fetcher
-from proxy.upstream.ledger.keeping import Keeping
 from proxy.upstream.resolver import Resolver as AddressResolver
 from proxy.upstream.tls_identity import TlsContexts
 from proxy.wire.framing import Limits
-from proxy.wire.hop import Buffered, Patience
+from proxy.wire.hop import Patience
 from proxy.wire.pool import Pool
 from proxy.wire.sweep import Sweep
-from signers.placement import prepare
-from signers.table import SIGNERS
 
 if TYPE_CHECKING:
     from proxy.audit.exposition import Exposition
-    from proxy.catalog.token import TokenFacts
 
 log = logging.getLogger("sluicegate")
 
@@ -107,56 +96,16 @@ class Instance:
         self._roots: ssl.SSLContext | None = None
         self.contexts = TlsContexts(lambda: self.roots, partial(client_context, settings.upstream.extra_ca_file))
         self.store = write_back(open_store(settings.store, spread_logins=True), settings.state)
-        paths, cache = paths_and_limits(settings.store)
         self.limits = limits_of(settings)
         self.addresses, self.dialler = (outside or self._outside)(self.limits)
         self.token_paths = TokenPaths(lambda: self.pipeline.snapshot.forget())
-        self.credentials = Resolver(
-            self.store,
-            prepare,
-            clock=time.time,
-            paths=paths,
-            limits=cache,
-            on_read=self._credential_read,
-            on_request=lambda result, seconds: self.metrics.store_request(settings.store.kind, "read", result, seconds),
-            masks_of=Masks,
-            signers={kind: row.prepare for kind, row in SIGNERS.items()},
-            issuing=partial(
-                open_issuing,
-                settings,
-                self.store,
-                self.addresses,
-                self._token_facts,
-                self.metrics.refresh,
-                self.token_paths.add,
-            ),
-            certificates=open_certificates(settings, self.store),
-        )
+        self.credentials = open_credentials(self)
         self.pool = Pool(self.dialler.dial, self.routes.pool_sizes)
-        self.pipeline = Pipeline(
-            Snapshot(self.rules.policies, self.rules.catalog, self.token_paths),
-            self.credentials,
-            self.addresses,
-            self.pool,
-            self.routes,
-            self.audit,
-            self.metrics,
-            settings.limits.in_flight,
-            self.sweep,
-            Buffered(settings.limits.buffered_bytes),
-        )
-        if settings.state.key_file.exists():  # without one, cursors hold as long as the process
-            self.pipeline.paging = Paging(lambda: derived_key(settings.state.key_file, "cursors"))
-        self.pipeline.quotas = quotas_of(settings)
+        self.pipeline = open_pipeline(self)
         self.spans = open_tracing(settings.tracing) if settings.tracing is not None else None
         if self.spans is not None:
             self.pipeline.served = traced(self.spans)
-        instance = uuid.uuid4().hex
-        self.ledger = ledger_of(settings, instance)
-        if self.ledger is not None:
-            self.pipeline.keeping = Keeping(
-                self.ledger, lambda: derived_key(settings.state.key_file, "ledger rows"), instance
-            )
+        self.ledger = open_ledger(settings, self.pipeline)
         fetch = Fetcher(lambda: self.roots, settings.upstream.proxy).fetch
         self.identities: Chains = identities(fetch) if identities is not None else Identities(settings, fetch)
         self.authority = CertificateAuthority.open(settings.ca.dir, settings.ca.required, time.time())
@@ -269,7 +218,7 @@ class Instance:
         if not self.upkeep.frozen:  # the audit file of commands is shared by those that run
             self.tasks.append(asyncio.create_task(self._report_unfinished()))
             self.tasks.append(asyncio.create_task(self.upkeep.watch()))
-        log.info("serving", extra={"listeners": ", ".join(str(listener.bind) for listener, _ in self.services)})
+        log.info("serving", extra={"bind": ", ".join(str(listener.bind) for listener, _ in self.services)})
 
     def _bind(self) -> list[socket.socket]:
         """The listeners' sockets. Where a machine has no IPv6, nothing can be redirected to a listener of it."""
@@ -353,16 +302,9 @@ class Instance:
         end_tunnels(self.connections, caught)
         return ended
 
-    def _credential_read(self, path: str, result: str, reader: Reader) -> None:
-        self.audit.credential_read(path, result, reader.caller, time.time(), reader.call_id)
-
     def _provider_at(self, host: str) -> str | None:
         found = self.rules.catalog.find(host, None)
         return found.name if found is not None else None
-
-    def _token_facts(self, provider: str) -> TokenFacts | None:
-        found = self.rules.catalog.by_name(provider)
-        return found.token if found is not None else None
 
     def connection_counts(self) -> Iterator[tuple[str, str, int]]:
         busy = len(self.pipeline.running)

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 
+from proxy.app_terms import shown_to
 from proxy.audit.orphans import orphans
 from proxy.audit.output import Descriptor, Output, Rotation
 from proxy.audit.sink import AuditSink
-from proxy.hardening import read_private
 from proxy.settings.audit import Audit, FileAudit, OtlpAudit
 
 log = logging.getLogger("sluicegate")
@@ -46,9 +46,7 @@ def _output(audit: Audit) -> Output:
     if isinstance(audit, OtlpAudit):
         from proxy.audit.otlp import OtlpOutput
 
-        token = read_private(audit.token_file).decode().strip() if audit.token_file else ""
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return OtlpOutput(audit.endpoint, headers, str(audit.ca_file) if audit.ca_file else None)
+        return OtlpOutput(audit.endpoint, shown_to(audit), str(audit.ca_file) if audit.ca_file else None)
     if isinstance(audit, FileAudit):
         rotation = Rotation(audit.rotate.bytes, audit.rotate.keep) if audit.rotate else None
         return Descriptor(audit.path, sync=audit.fsync, rotation=rotation)

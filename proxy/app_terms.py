@@ -9,12 +9,14 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from policies.terms import limits
+from proxy.errors import ConfigurationError, Fault
+from proxy.hardening import read_private
 from proxy.listeners.sockets import listener_context
 from proxy.model import Destination
 from proxy.quotas import Quotas
 from proxy.reloading import signature
 from proxy.settings import Settings
-from proxy.settings.audit import OtlpAudit
+from proxy.settings.collector import Collector
 from proxy.settings.ledger import PostgresLedger
 from proxy.settings.store import VaultStore
 from proxy.settings.traffic import Listener
@@ -103,15 +105,22 @@ def back_ends(settings: Settings) -> Iterator[tuple[str, int]]:
     addresses = [member.address for chain in chains for member in chain.chain if member.kind == "token_review"]
     if isinstance(settings.store, VaultStore):
         addresses += settings.store.address
-    if isinstance(settings.audit, OtlpAudit):
-        addresses.append(settings.audit.endpoint)
-    if settings.tracing is not None:
-        addresses.append(settings.tracing.endpoint)
+    addresses += (collector.endpoint for _, collector in settings.collectors())
     for address in addresses:
         parts = urlsplit(address)
         yield parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     if isinstance(settings.ledger, PostgresLedger) and settings.ledger.address is not None:
         yield settings.ledger.address
+
+
+def shown_to(collector: Collector) -> dict[str, str]:
+    """The header lines that a collector wants to see. Raises ConfigurationError when the token cannot be read."""
+    if collector.token_file is None:
+        return {}
+    token = read_private(collector.token_file).decode("latin-1").strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ConfigurationError([Fault(str(collector.token_file), 0, "holds no bearer token: one line of plain text")])
+    return {"Authorization": f"Bearer {token}"}
 
 
 def certificate_ends(settings: Settings, authority: float) -> dict[str, float]:

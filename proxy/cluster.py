@@ -8,9 +8,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+
+if TYPE_CHECKING:
+    import aiohttp
 
 ACCOUNT_DIR: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 SECONDS: Final = 10.0
@@ -63,7 +66,7 @@ class Cluster:
                     allow_redirects=False,
                 ) as reply,
             ):
-                content = await reply.content.read(LARGEST)
+                content = await _whole(reply, what)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterError(f"{what}: {type(error).__name__}") from None
         if not 200 <= reply.status < 300:
@@ -72,3 +75,13 @@ class Cluster:
             return msgspec.json.decode(content, type=dict[str, Any])
         except msgspec.MsgspecError:
             raise ClusterError(f"{what} was answered with something that is no JSON object", reply.status) from None
+
+
+async def _whole(reply: aiohttp.ClientResponse, what: str) -> bytes:
+    """The body, which may come in many pieces. Raises ClusterError for one that is larger than LARGEST."""
+    body = bytearray()
+    async for piece in reply.content.iter_any():
+        body += piece
+        if len(body) > LARGEST:
+            raise ClusterError(f"{what} was answered with more than {LARGEST} bytes", reply.status)
+    return bytes(body)

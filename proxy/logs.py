@@ -26,7 +26,7 @@ OURS: Final = ("proxy", "signers", "policies", "sluicegate")
 FIELDS: Final = (
     "call_id", "listener", "bind", "tenant", "actor", "agent", "provider", "operation", "rule", "policy", "credential",
     "record", "store", "stage", "code", "host", "port", "file", "hash", "result", "count", "seconds", "attempt",
-    "reason",
+    "reason", "until",
 )  # fmt: skip
 _LONGEST: Final = 2000
 _ROOT: Final = Path(__file__).resolve().parent.parent

@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes
 
 from policies.decide import Allowed, Denied, Plan
 from policies.terms import Terms
-from proxy.accounting import Accounting, unrecorded
+from proxy.accounting import Accounting
 from proxy.audit.metrics import Metrics
 from proxy.audit.sink import AuditSink
 from proxy.blocks import Blocks
@@ -90,6 +90,7 @@ class Pipeline:
         self.addresses = addresses
         self._credentials = credentials
         self.accounting = Accounting(audit, metrics)
+        self._recorded_or_refused = audit.blocks
         self._metrics = metrics
         self._in_flight = in_flight
         self.buffered = buffered or Buffered()
@@ -117,8 +118,8 @@ class Pipeline:
             raise GatewayError("overloaded", "Too many calls are in progress.", retry_after=1)
         if self.buffered.used >= self.buffered.most:
             raise GatewayError("overloaded", "Too many bytes of request bodies are waiting.", retry_after=1)
-        if self.accounting.full:
-            raise unrecorded()
+        if self._recorded_or_refused:
+            self.accounting.admit()
         caller = exchange.chain.identify(call.presented, time.time())
         if isinstance(caller, Caller):
             self._decide(exchange, caller)
@@ -217,9 +218,8 @@ class Pipeline:
         assert route is not None
         assert allowed is not None
         paged = reads_body(call, route)
-        if (paged or key_in_body(call, route)) and awaited(
-            exchange.connection, partial(self._run, exchange, self._sign, material)
-        ):
+        keyed = call.section.wishes is not None and key_in_body(call, route)
+        if (paged or keyed) and awaited(exchange.connection, partial(self._run, exchange, self._sign, material)):
             return
         if paged:
             exchange.page = first_page(call, exchange.connection, exchange.found)
@@ -328,36 +328,28 @@ class Pipeline:
     async def _renew(self, exchange: Lifecycle) -> bytes | None:
         """After a provider's 401: the head with the record as it is now, if that is another one."""
         assert isinstance(exchange, Served)
-        caller, route, allowed, used = exchange.caller, exchange.route, exchange.allowed, exchange.material
+        caller, allowed, used = exchange.caller, exchange.allowed, exchange.material
         assert caller is not None
-        assert route is not None
         assert allowed is not None
         assert allowed.credential is not None
         assert used is not None
-        call_id, use = exchange.call.call_id, allowed.credential
-        if not await self._credentials.reread(caller, use, used, call_id):
+        if not await self._credentials.reread(caller, allowed.credential, used, exchange.call.call_id):
             return None
-        destination = exchange.call.destination
-        found = self._credentials.resolve(caller, use, route.provider, destination, time.time(), call_id)
-        material = found if isinstance(found, Material) else await found
-        return self._head_again(exchange, route, allowed, material)
+        return await self._resign(exchange)
 
     async def _resign(self, exchange: Lifecycle) -> bytes:
-        """Before a call is repeated: its head, with the credential resolved and the request signed anew."""
+        """Before a call is repeated: its head, with the credential resolved and the request signed anew, for a
+        connection of the identity that the material has by now."""
         assert isinstance(exchange, Served)
         caller, route, allowed, material = exchange.caller, exchange.route, exchange.allowed, exchange.material
         assert caller is not None
         assert route is not None
         assert allowed is not None
-        destination = exchange.call.destination
-        if material is not None and allowed.credential is not None:
-            found = self._credentials.resolve(caller, allowed.credential, route.provider, destination, time.time())
+        call, destination, use = exchange.call, exchange.call.destination, allowed.credential
+        if material is not None and use is not None:
+            found = self._credentials.resolve(caller, use, route.provider, destination, time.time(), call.call_id)
             material = found if isinstance(found, Material) else await found
-        return self._head_again(exchange, route, allowed, material)
-
-    def _head_again(self, exchange: Served, route: Route, allowed: Allowed, material: Material | None) -> bytes:
-        """The head of another attempt, which goes out on connections of the identity that the material has by now."""
-        way = self._ways.of(exchange.call.destination, route.provider, allowed)
+        way = self._ways.of(destination, route.provider, allowed)
         exchange.way = self._ways.identified(way, allowed, material)
         return self._head(exchange, exchange.way, material)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import io
 import json
@@ -9,6 +10,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -165,3 +167,12 @@ def test_what_nobody_caught_anywhere_is_reported_by_type(stream: io.StringIO):
     sys.excepthook(ValueError, ValueError(CANARY), None)
     assert [entry["error"] for entry in entries(stream)] == ["ValueError", "ValueError"]
     assert CANARY not in stream.getvalue()
+
+
+def test_every_field_that_our_own_messages_carry_is_shown() -> None:
+    given = set()
+    for file in (Path(__file__).parents[1] / "proxy").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.keyword) and node.arg == "extra" and isinstance(node.value, ast.Dict):
+                given |= {key.value for key in node.value.keys if isinstance(key, ast.Constant)}
+    assert {"bind", "call_id"} <= given <= {*logs.FIELDS}

@@ -78,6 +78,7 @@ class Audit:
         self.clock = Clock()
         self.lines: list[tuple[str, AuditRecord]] = []
 
+    blocks = True
     full = False
     takes = True
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import msgspec
+
+from proxy.model import AuditRecord
 
 TAIL_BYTES: Final = 16 * 1024 * 1024
 """How much of the file's end is looked at: more than was written while any call may have been running."""
 
 
 _OPENED: Final = b'"opened"'
+_DECODER: Final = msgspec.json.Decoder(AuditRecord)
 
 
-def orphans(path: Path, end: int) -> list[dict[str, Any]]:
+def orphans(path: Path, end: int) -> list[AuditRecord]:
     """The `opened` lines before byte `end` of the file that no later one of the same call closes, oldest first.
 
     A file that cannot be read has none: the sink will say what is wrong with it.
@@ -36,19 +39,19 @@ def _lines(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
         yield line
 
 
-def unclosed(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """The records of `opened` lines without a closing one. Lines that are no records (a torn one) are passed over."""
-    waiting: dict[str, dict[str, Any]] = {}
+def unclosed(lines: Iterable[bytes]) -> list[AuditRecord]:
+    """The records of `opened` lines without a closing one. Lines that are no calls' (a torn one, a read of the store)
+    are passed over."""
+    waiting: dict[str, AuditRecord] = {}
     for line in lines:
         if not waiting and _OPENED not in line:
             continue
         try:
-            record = msgspec.json.decode(line, type=dict[str, Any])
+            record = _DECODER.decode(line)
         except msgspec.MsgspecError:
             continue
-        call = str(record.get("call_id", ""))
-        if record.get("outcome") == "opened":
-            waiting[call] = record
-        elif record.get("outcome") != "credential_read":
-            waiting.pop(call, None)
+        if record.outcome == "opened":
+            waiting[record.call_id] = record
+        else:
+            waiting.pop(record.call_id, None)
     return list(waiting.values())

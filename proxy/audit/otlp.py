@@ -1,4 +1,7 @@
-"""Audit lines as OpenTelemetry log records: OTLP over HTTP in its JSON form (opentelemetry.io/docs/specs/otlp)."""
+"""Audit lines as OpenTelemetry log records: OTLP over HTTP in its JSON form (opentelemetry.io/docs/specs/otlp).
+
+Not by the SDK, as spans are: its logging modules are private still, and its queue loses records without a word.
+"""
 
 from __future__ import annotations
 

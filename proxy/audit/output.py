@@ -83,9 +83,7 @@ class Descriptor:
 
     def settle(self, seconds: float) -> None:
         """Waits at most `seconds` for a pipe to take more."""
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        poll.poll(seconds * 1000)
+        self._writable(seconds)
 
     def close(self) -> None:
         """Count what could not be written as dropped; close a file."""
@@ -99,7 +97,7 @@ class Descriptor:
         part = lines
         if self._pipe:
             # A reader that has stopped must not stop the loop too: a pipe that polls writable takes this much at once.
-            if not self._writable():
+            if not self._writable(0):
                 return False
             part = lines[self._sent : self._sent + select.PIPE_BUF]
         elif self._sent:
@@ -115,10 +113,10 @@ class Descriptor:
             self._sent = 0
         return True
 
-    def _writable(self) -> bool:
+    def _writable(self, seconds: float) -> bool:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
-        return bool(poll.poll(0))
+        return bool(poll.poll(seconds * 1000))
 
     def _synced(self, opened: bool) -> bool:
         if self._pipe or self._sync == "never" or (self._sync == "opened" and not opened):

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -49,7 +48,8 @@ class AuditSink:
     def __init__(self, output: Output, *, blocks: bool = False) -> None:
         self.output = output
         self.outbox = output.outbox
-        self._blocks = blocks
+        self.blocks = blocks
+        """Whether calls wait for a sink that takes no lines."""
         self.clock = Clock()
         encoder = msgspec.json.Encoder()
         self._encode = encoder.encode
@@ -62,7 +62,7 @@ class AuditSink:
     @property
     def full(self) -> bool:
         """Whether no call may leave now, since its line might be lost. Refusals still find room."""
-        return self._blocks and self.outbox.waiting > FULL_BYTES
+        return self.blocks and self.outbox.waiting > FULL_BYTES
 
     def write(self, record: AuditRecord | CredentialRead) -> None:
         """Add one line; it is written within 100 ms."""
@@ -91,7 +91,7 @@ class AuditSink:
             line = self._encode(record)
         except (ValueError, TypeError):
             self.outbox.lose(1)
-            return not self._blocks
+            return not self.blocks
         finally:
             record.outcome = outcome
         self._hand_over()
@@ -103,12 +103,12 @@ class AuditSink:
             return True
         if self._timer is None:
             self._arm()
-        return not self._blocks
+        return not self.blocks
 
-    def orphaned(self, opened: Mapping[str, Any], now: float) -> None:
+    def orphaned(self, opened: AuditRecord, now: float) -> None:
         """Closes a call that was opened by an earlier process and never ended: whether it took effect is not known."""
-        fields = {name: opened[name] for name in AuditRecord.__struct_fields__ if name in opened}
-        self.write(msgspec.convert(fields | {"time": self.clock.stamp(now), "outcome": "orphaned"}, AuditRecord))
+        opened.time, opened.outcome = self.clock.stamp(now), "orphaned"
+        self.write(opened)
 
     def credential_read(self, record: str, result: str, caller: Caller | None, now: float, call_id: str = "") -> None:
         """Add a line for one store read. `record` is its path below the mount, `now` epoch seconds."""

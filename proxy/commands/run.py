@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from proxy import logs
+from proxy import OWN_VARIABLES, logs
 from proxy.commands.options import caller_of, caller_options
 from proxy.hardening import harden
 from proxy.identity.names import TenantList
@@ -51,7 +51,7 @@ def run(
     from proxy.running.private_settings import log_level, private_settings, user_file
 
     before = hold_signals()
-    inherited = dict(os.environ)
+    inherited = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     settings = load(config if config is not None else user_file(inherited))
     try:
         executable(command[0], inherited.get("PATH"))

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from proxy.settings.base import FilePath, Section
+from proxy.settings.collector import Collector
 
 
 class _Sink(Section):
@@ -43,15 +44,10 @@ class FileAudit(_Sink):
     rotate: RotationSettings | None = Field(default=None, description="Rotation by size; without it others may rotate.")
 
 
-class OtlpAudit(_Sink):
+class OtlpAudit(_Sink, Collector):
     """Audit lines as log records to an OpenTelemetry collector: OTLP over HTTP, JSON."""
 
     sink: Literal["otlp"]
-    endpoint: str = Field(
-        pattern=r"^https?://[^\s/]+/\S*$", description="The whole URL, such as https://collector:4318/v1/logs."
-    )
-    token_file: FilePath | None = Field(None, description="A bearer token for the collector, read at start.")
-    ca_file: FilePath | None = Field(None, description="Roots for the collector's certificate; default: the usual.")
 
 
 Audit = Annotated[StdoutAudit | FileAudit | OtlpAudit, Field(discriminator="sink")]

@@ -40,8 +40,9 @@ def file_faults(settings: Settings) -> list[Fault]:
 
 
 def _public_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
-    if settings.tracing is not None and settings.tracing.ca_file is not None:
-        yield ("tracing", "ca_file"), settings.tracing.ca_file
+    for key, collector in settings.collectors():
+        if collector.ca_file is not None:
+            yield (key, "ca_file"), collector.ca_file
     if settings.upstream.extra_ca_file is not None:
         yield ("upstream", "extra_ca_file"), settings.upstream.extra_ca_file
     if isinstance(settings.store, VaultStore):
@@ -52,8 +53,9 @@ def _public_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
 
 
 def _bundles(settings: Settings) -> Iterator[tuple[Place, Path]]:
-    if settings.tracing is not None and settings.tracing.ca_file is not None:
-        yield ("tracing", "ca_file"), settings.tracing.ca_file
+    for key, collector in settings.collectors():
+        if collector.ca_file is not None:
+            yield (key, "ca_file"), collector.ca_file
     if settings.upstream.extra_ca_file is not None:
         yield ("upstream", "extra_ca_file"), settings.upstream.extra_ca_file
     if isinstance(settings.store, VaultStore) and settings.store.ca_file is not None:
@@ -119,8 +121,9 @@ def _secret_files(settings: Settings) -> Iterator[tuple[Place, Path]]:
             yield ("listeners", number, "tls", "key"), listener.tls.key
     if isinstance(settings.ledger, PostgresLedger) and settings.ledger.password_file is not None:
         yield ("ledger", "password_file"), settings.ledger.password_file
-    if settings.tracing is not None and settings.tracing.token_file is not None:
-        yield ("tracing", "token_file"), settings.tracing.token_file
+    for key, collector in settings.collectors():
+        if collector.token_file is not None:
+            yield (key, "token_file"), collector.token_file
     store = settings.store
     if isinstance(store, FileStore):
         yield from ((("store", name), path) for name, path in _made_later(store) if path.exists())

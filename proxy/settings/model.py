@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,8 +11,9 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationInfo, field_
 from policies.terms import LimitDocument
 from proxy.credentials.paths import check_path
 from proxy.errors import Fault
-from proxy.settings.audit import Audit
+from proxy.settings.audit import Audit, OtlpAudit
 from proxy.settings.base import Bind, BindAddress, FilePath, NameOrStar, Section, as_written
+from proxy.settings.collector import Collector
 from proxy.settings.identity import IdentityChain
 from proxy.settings.ledger import Ledger
 from proxy.settings.store import Store
@@ -148,6 +149,13 @@ class Settings(Section):
     def fault(self, place: Sequence[str | int], message: str) -> Fault:
         """A fault at the line of the setting at `place`, such as ("listeners", 0, "bind")."""
         return Fault(self._document.file, self._document.line(place), message)
+
+    def collectors(self) -> Iterator[tuple[str, Collector]]:
+        """The collectors that something is sent to, each with the key that it stands under."""
+        if self.tracing is not None:
+            yield "tracing", self.tracing
+        if isinstance(self.audit, OtlpAudit):
+            yield "audit", self.audit
 
     def identity_of(self, listener: Listener) -> IdentityChain:
         """The chain that holds on a listener."""

@@ -1,17 +1,17 @@
 """One call between the client's connection and the provider's: sent once, its reply relayed, every end accounted for.
 
 The exchange exists from the moment the call does, so that a client that leaves ends the call in whatever stage it is.
-From the bottom: lifecycle.py (state and ends), relaying.py, reply_half.py, request_half.py; here is what concerns the
+From the bottom: lifecycle.py (state and ends), relaying.py, request_half.py, reply_half.py; here is what concerns the
 whole.
 """
 
 from __future__ import annotations
 
 from proxy.errors import GatewayError
-from proxy.upstream.request_half import RequestHalf
+from proxy.upstream.reply_half import ReplyHalf
 
 
-class Exchange(RequestHalf, eq=False):
+class Exchange(ReplyHalf, eq=False):
     """Both ends of a call: `Hop` for the client's connection, `ReplyTaker` for the provider's."""
 
     def __post_init__(self) -> None:

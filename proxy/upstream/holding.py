@@ -163,19 +163,23 @@ class Holding:
         exchange, judging = self._exchange, self._judging
         try:
             exchange.reply_to.untouched(judging, False, exchange.attempts_line + judging.success_lines())
+            exchange.reply_to.end(trailers)
         except GatewayError as error:
             exchange.fail(error)
-            return
-        exchange.reply_to.end(trailers)
-        exchange.conclude()
+        else:
+            exchange.conclude()
 
     def _deliver(self, finding: Finding) -> None:
         """A provider's failure is the answer."""
         if self._judging.head.status in _DOWN:
             self._exchange.means.trouble.failed(self._exchange.trouble_key, time.monotonic())
         self._exchange.finding = finding
-        self._exchange.reply_to.judged(self._judging, finding, self._exchange.attempts_line)
-        self._exchange.conclude()
+        try:
+            self._exchange.reply_to.judged(self._judging, finding, self._exchange.attempts_line)
+        except GatewayError as error:  # the provider's own body, which a rule asked for, may not pass
+            self._exchange.fail(error)
+        else:
+            self._exchange.conclude()
 
     async def _renewed(self, finding: Finding) -> None:
         """One replay where a newer credential can be had; otherwise the provider's refusal is the answer."""

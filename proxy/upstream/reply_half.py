@@ -9,12 +9,12 @@ from proxy.errors import GatewayError
 from proxy.model import Headers
 from proxy.upstream.holding import Holding, again_or_fail
 from proxy.upstream.ledger.keeping import reply_of
-from proxy.upstream.relaying import Relaying
+from proxy.upstream.request_half import RequestHalf
 from proxy.upstream.way import Way
 from proxy.wire.reply_head import ReplyHead
 
 
-class ReplyHalf(Relaying, eq=False):
+class ReplyHalf(RequestHalf, eq=False):
     """`ReplyTaker` for the provider's connection; a reply that is looked at first is `Holding`'s for that long."""
 
     def interim(self, head: ReplyHead) -> None:
@@ -36,7 +36,7 @@ class ReplyHalf(Relaying, eq=False):
         if self.entry is not None:  # a stream is not kept, but that the call was done is
             self.settling = asyncio.ensure_future(self.entry.done(reply_of(head, b"", whole=False)))
         self._deadline = self.first_byte_at + way.timeouts.read
-        self.reply_to.head(head, bodiless, more, self.attempts_line if self.attempts > 1 else b"")
+        self.reply_to.head(head, bodiless, more, self.attempts_line)
         if not self.connection.writable and self._upstream is not None:
             self._upstream.pause_reading()
 
@@ -53,10 +53,14 @@ class ReplyHalf(Relaying, eq=False):
 
     def reply_end(self, trailers: Headers) -> None:
         self._upstream = None
-        if not self.over:
+        if self.over:
+            return
+        try:
             self.reply_to.end(trailers)
-            self._end("ok")
-            self.connection.end_reply(self.reply_to.keep)
+        except GatewayError as error:  # what was held back until the end may not pass
+            self.fail(error)
+        else:
+            self.conclude()
 
     def reply_lost(self, error: GatewayError | None, begun: bool) -> None:
         upstream, self._upstream = self._upstream, None
@@ -71,18 +75,6 @@ class ReplyHalf(Relaying, eq=False):
             again_or_fail(self, self._unanswered(), "unanswered")
         else:
             self.fail(error or self._unanswered())
-
-    def _attempt(self, fresh: bool) -> None:
-        """Sends the request, or fails the call: the other half's."""
-        raise NotImplementedError
-
-    def send_again(self, head: bytes) -> None:
-        """The same call once more: the other half's. Raises GatewayError."""
-        raise NotImplementedError
-
-    def _progress(self) -> None:
-        if self._way is not None and not self.reply_to.started:
-            self._deadline = time.monotonic() + self._way.timeouts.head
 
     def _unanswered(self) -> GatewayError:
         if self.first_byte_at:

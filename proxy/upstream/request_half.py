@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Container
 from proxy.errors import GatewayError
 from proxy.model import Headers
 from proxy.upstream.ledger.keeping import entered
-from proxy.upstream.reply_half import ReplyHalf
+from proxy.upstream.relaying import Relaying
 from proxy.upstream.sealing import Seal
 from proxy.upstream.way import Way
 from proxy.wire.chunks import frame, frame_end
@@ -18,7 +18,7 @@ from proxy.wire.pool import Addresses
 from proxy.wire.server_connection import EARLY_LIMIT
 
 
-class RequestHalf(ReplyHalf, eq=False):
+class RequestHalf(Relaying, eq=False):
     """Waits for what has to be there first, then writes the request to a connection; nothing leaves before `send`."""
 
     def send(self, head: bytes, way: Way, idempotent: bool, trailers_dropped: Container[bytes]) -> None:
@@ -141,7 +141,7 @@ class RequestHalf(ReplyHalf, eq=False):
         now = time.monotonic()
         self.sent_at = self.sent_at or now
         self._deadline = now + way.timeouts.head
-        upstream.begin(self, call.method, call.section.websocket)
+        upstream.begin(self, call.method, call.section.websocket)  # type: ignore[arg-type] # the next layer's part
         if self.seal is not None:
             self._write_sealed(upstream, self.seal)
             return
@@ -193,6 +193,10 @@ class RequestHalf(ReplyHalf, eq=False):
     def _last_chunk(self, trailers: Headers) -> bytes:
         dropped = self._trailers_dropped
         return frame_end([line for line in trailers if line[0].lower().replace(b"_", b"-") not in dropped])
+
+    def _progress(self) -> None:
+        if self._way is not None and not self.reply_to.started:
+            self._deadline = time.monotonic() + self._way.timeouts.head
 
     # The client's connection (Hop).
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
+from proxy.cluster import ClusterError
 from proxy.listeners.certificates import Authority, authority_certificate, generate_key, leaf_certificate
 from proxy.webhook.configuration import SelfManaged
 from proxy.webhook.names import Json
@@ -28,7 +29,7 @@ _CONFIGURATIONS: Final = {"mutating": "mutatingwebhookconfigurations", "validati
 
 
 class Api(Protocol):
-    """The part of proxy.cluster.Cluster that is needed. Raises ClusterError, whose `status` tells why."""
+    """The part of proxy.cluster.Cluster that is needed. Raises ClusterError."""
 
     async def request(
         self, method: str, path: str, body: Any = None, content_type: str = "application/json"
@@ -137,8 +138,8 @@ class Keeper:
         new = made(f"{self._wanted.service}.{self._wanted.namespace}.svc", found, now)
         try:
             await self._write(new, version)
-        except Exception as error:
-            if getattr(error, "status", 0) != 409:
+        except ClusterError as error:
+            if error.status != 409:
                 raise
             found, _ = await self._read()
             if found is None:
@@ -149,8 +150,8 @@ class Keeper:
     async def _read(self) -> tuple[Pair | None, str]:
         try:
             secret = await self._api.request("GET", f"{self._path}/{self._wanted.secret}")
-        except Exception as error:
-            if getattr(error, "status", 0) == 404:
+        except ClusterError as error:
+            if error.status == 404:
                 return None, ""
             raise
         stored = secret.get("data") or {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from proxy import __version__
@@ -13,8 +13,8 @@ from proxy.webhook.names import INJECTED, PROFILE, Json, reserved
 from proxy.webhook.pod_checks import refusals, token_volumes
 from proxy.webhook.sidecar import init_containers, volumes
 
-Dummies = Mapping[str, Mapping[str, str]]
-"""Variables that a provider's SDKs want to see before they send anything, by provider."""
+Dummies = Callable[[str], Mapping[str, str]]
+"""A provider in; the variables that its SDKs want to see before they send anything out."""
 _GRACE: Final = 60
 """Seconds between SIGTERM and the end of a pod that asks for none: running exchanges end in 25."""
 
@@ -85,7 +85,7 @@ def _check_names(profile: Profile, namespace: str, account: str) -> None:
 def _variables(profile: Profile, dummies: Dummies) -> dict[str, str]:
     found: dict[str, str] = {}
     for provider in profile.placeholders:
-        found |= dummies.get(provider, {})
+        found |= dummies(provider)
     return found
 
 

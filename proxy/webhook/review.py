@@ -51,14 +51,12 @@ def read(body: bytes) -> Review:
     )
 
 
-def allowed(review: Review, operations: list[Json] | None = None, warnings: tuple[str, ...] = ()) -> Json:
+def allowed(review: Review, operations: list[Json] | None = None) -> Json:
     """The answer that lets the object pass, changed by `operations`."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": True}
     if operations:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(msgspec.json.encode(operations)).decode()
-    if warnings:
-        response["warnings"] = list(warnings)
     return _answer(response)
 
 

@@ -8,7 +8,8 @@ import os
 import signal
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from proxy.cluster import Cluster, ClusterError, address_in
 from proxy.errors import ConfigurationError
 from proxy.listeners.sockets import bound_socket
 from proxy.ops import Readiness, serve_ops
-from proxy.reloading import signature
+from proxy.reloading import Reloadable, signature
 from proxy.rules import provider_facts
 from proxy.webhook.application import Webhook, application
 from proxy.webhook.certificates import Keeper, Served
@@ -38,7 +39,7 @@ async def serve_webhook(file: Path) -> int:
 
     injection = load_checked(file)
     catalog = Catalog.load(Catalog.builtin_dir(), ())
-    webhook = Webhook(injection, {name: one.env for name, one in catalog.providers.items()}, provider_facts(catalog))
+    webhook = Webhook(injection, partial(_dummies, catalog), provider_facts(catalog))
     served, readiness = Served(), Readiness("certificate")
     metrics = WebhookMetrics(lambda: served.expires)
     runner = web.AppRunner(application(webhook, metrics.count), access_log=None, shutdown_timeout=_GRACE)
@@ -62,6 +63,12 @@ async def serve_webhook(file: Path) -> int:
         if ops is not None:
             await ops.close()
     return 0
+
+
+def _dummies(catalog: Catalog, provider: str) -> Mapping[str, str]:
+    """Read when a pod's profile asks for them: most providers' files never are."""
+    found = catalog.by_name(provider)
+    return found.env if found is not None else {}
 
 
 async def _told_to_stop() -> None:
@@ -121,19 +128,13 @@ def _files(wanted: CertificateFiles, served: Served, readiness: Readiness) -> Ca
 
 def _configuration(file: Path, webhook: Webhook) -> Look:
     """The profiles and the floor, taken up when they change; what binds sockets stays as it was at start."""
-    seen = _signature(file, webhook.injection)
 
-    async def look() -> None:
-        nonlocal seen
-        now = _signature(file, webhook.injection)
-        if now != seen:
-            seen = now
-            webhook.injection = load_checked(file)
-            log.info("profiles and floor taken up")
+    def seen() -> object:
+        settings = webhook.injection.settings
+        return signature([file, *filter(None, (settings.floor, settings.roots))])
 
-    return look, FILES_SECONDS
+    def take(injection: Injection) -> None:
+        webhook.injection = injection
 
-
-def _signature(file: Path, injection: Injection) -> object:
-    settings = injection.settings
-    return signature([file, *filter(None, (settings.floor, settings.roots))])
+    found = Reloadable("profiles and floor", seen, lambda: load_checked(file), take, seen())
+    return found.look, FILES_SECONDS

@@ -78,6 +78,15 @@ def test_the_command_inherits_nothing_of_the_proxy(running: Running):
     assert running.report["umask"] == _umask()
 
 
+@pytest.mark.parametrize("given", [None, "mine"])
+def test_a_variable_that_the_proxy_sets_for_itself_stays_with_it(stand: Stand, given: str | None):
+    environment = {k: v for k, v in stand.environment({}).items() if k != "PYDANTIC_DISABLE_PLUGINS"}
+    environment |= {"PYDANTIC_DISABLE_PLUGINS": given} if given else {}
+    words = ["run", "--config", str(stand.config), "--quiet", "--", "sh", "-c", "echo $PYDANTIC_DISABLE_PLUGINS"]
+    done = subprocess.run([*NAMED, *words], capture_output=True, text=True, cwd=stand.folder, env=environment)
+    assert done.stdout.strip() == (given or "")
+
+
 def test_the_commands_calls_are_signed(running: Running, upstream: Upstream):
     upstream.seen.clear()
     done = running.client("curl", "-sS", upstream.url(INTERCEPTED, "/a"), upstream.url(TUNNELLED, "/b"))

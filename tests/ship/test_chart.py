@@ -265,11 +265,6 @@ def test_the_observers_are_what_the_files_hold() -> None:
     dashboards = [one for name, one in by_name(manifests, "ConfigMap").items() if "dashboard" in name]
     titles = {json.loads(text)["title"] for one in dashboards for text in one["data"].values()}
     assert titles == {"Sluicegate: fleet", "Sluicegate: credentials and providers"}
-    assert {one["metadata"]["name"] for one in of_kind(manifests, "PodMonitor")} == {
-        "sg-sluicegate-injected",
-        "sg-sluicegate-gateway",
-        "sg-sluicegate-webhook",
-    }
 
 
 GATEWAY = values_of(CHART / "ci" / "gateway-values.yaml")
@@ -283,6 +278,29 @@ def changed(base: Manifest, path: str, value: Any) -> Manifest:
         target = target.setdefault(parent, {})
     target[last] = value
     return found
+
+
+@pytest.mark.parametrize(
+    ("webhook", "gateway", "parts"),
+    [
+        (True, False, {"injected", "webhook"}),
+        (False, True, {"gateway"}),
+        (True, True, {"injected", "webhook", "gateway"}),
+    ],
+)
+def test_what_is_installed_is_scraped_and_nothing_else(webhook: bool, gateway: bool, parts: set[str]) -> None:
+    wanted = changed(changed(GATEWAY, "webhook.enabled", webhook), "gateway.enabled", gateway)
+    monitors = of_kind(render(changed(wanted, "monitoring.podMonitor.enabled", True)), "PodMonitor")
+    assert {one["metadata"]["name"].removeprefix("sg-sluicegate-") for one in monitors} == parts
+
+
+def test_names_of_nightly_jobs_fit_and_differ_under_a_long_release() -> None:
+    providers = sorted(Catalog.load(Catalog.builtin_dir(), ()).outlines)
+    wanted = changed(changed(GATEWAY, "webhook.enabled", True), "contract.providers", providers)
+    jobs = of_kind(render(changed(wanted, "fullnameOverride", "r" * 60)), "CronJob")
+    names = [job["metadata"]["name"] for job in jobs]
+    assert len(set(names)) == len(names) == len(providers) + 1
+    assert max(map(len, names)) <= 52  # CronJob v1 batch: 63 less the 11 that its Jobs' names add
 
 
 @pytest.mark.parametrize(

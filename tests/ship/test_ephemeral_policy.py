@@ -54,7 +54,8 @@ def confined(**changes: Any) -> Json:
 def test_injected_pods_are_covered_and_no_others() -> None:
     assert covered(debugged(DEBUGGER))
     assert not covered(pod())
-    assert not covered({**pod(), "metadata": {"annotations": {"team": "a"}}})
+    assert covered({**debugged(DEBUGGER), "metadata": {}}), "an annotation can be taken off"
+    assert not covered(pod(initContainers=[{"name": "fetch", "image": "busybox"}]))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from proxy.webhook.configuration import Injection, WebhookSettings
 from proxy.webhook.injection import patch
 
 Json = dict[str, Any]
-DUMMIES = {"slack": {"SLACK_BOT_TOKEN": "xoxb-dummy"}, "aws-s3": {"AWS_ACCESS_KEY_ID": "AKIADUMMY"}}
+_DUMMIES = {"slack": {"SLACK_BOT_TOKEN": "xoxb-dummy"}, "aws-s3": {"AWS_ACCESS_KEY_ID": "AKIADUMMY"}}
 STORE = {
     "kind": "vault",
     "address": "https://vault.example:8200",
@@ -36,6 +36,10 @@ DOCUMENT: Json = {
     "image": {"name": "registry.example/sluicegate@sha256:" + "0" * 64},
     "profiles": PROFILES,
 }
+
+
+def dummies(provider: str) -> dict[str, str]:
+    return _DUMMIES.get(provider, {})
 
 
 def injection(**changes: Any) -> Injection:
@@ -91,7 +95,7 @@ def applied(document: Json, operations: list[Json]) -> Json:
 
 
 def inject(given: Json, namespace: str = "agents", with_: Injection | None = None) -> Json:
-    return applied(given, patch(given, namespace, with_ or injection(), DUMMIES))
+    return applied(given, patch(given, namespace, with_ or injection(), dummies))
 
 
 def named(items: list[Json]) -> dict[str, Json]:

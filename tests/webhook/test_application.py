@@ -15,7 +15,7 @@ from proxy.rules import provider_facts
 from proxy.webhook import review as reviews
 from proxy.webhook.application import Webhook, application
 from proxy.webhook.metrics import WebhookMetrics
-from tests.webhook.pods import DUMMIES, FLOOR, Json, applied, inject, injection, named, operations_of, pod, review
+from tests.webhook.pods import FLOOR, Json, applied, dummies, inject, injection, named, operations_of, pod, review
 
 GOOD = """\
 apiVersion: sluicegate/v1
@@ -28,7 +28,7 @@ allow: [{name: post, provider: slack, operations: [chat.postMessage]}]
 
 @pytest.fixture(scope="module")
 def webhook() -> Webhook:
-    return Webhook(injection(), DUMMIES, provider_facts(Catalog.load(Catalog.builtin_dir(), ())))
+    return Webhook(injection(), dummies, provider_facts(Catalog.load(Catalog.builtin_dir(), ())))
 
 
 def config_map(**data: str) -> Json:

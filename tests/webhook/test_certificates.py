@@ -17,7 +17,7 @@ from proxy.cluster import ClusterError
 from proxy.webhook.application import Webhook, application
 from proxy.webhook.certificates import DUE, Keeper, Served, made
 from proxy.webhook.configuration import SelfManaged
-from tests.webhook.pods import DUMMIES, Json, injection, pod, review
+from tests.webhook.pods import Json, dummies, injection, pod, review
 
 HOST = "sluicegate-webhook.sluicegate.svc"
 WANTED = SelfManaged(
@@ -129,7 +129,7 @@ async def test_certificates_rotate_under_load() -> None:
     cluster, served = Cluster(), Served()
     keeper = Keeper(WANTED, cluster, served)
     await keeper.look(time.time() - DUE - 3_600)  # so that the leaf is due now, and still valid
-    runner = web.AppRunner(application(Webhook(injection(), DUMMIES, {}), lambda *_: None))
+    runner = web.AppRunner(application(Webhook(injection(), dummies, {}), lambda *_: None))
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=served.context).start()
     url = f"https://127.0.0.1:{runner.addresses[0][1]}/inject"

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from proxy.settings import settings_from
 from proxy.webhook.injection import Refused, patch
 from tests.webhook.pods import (
-    DUMMIES,
     FLOOR,
     Json,
     annotated,
     applied,
     container,
+    dummies,
     files,
     inject,
     injection,
@@ -179,7 +179,7 @@ def test_a_profile_is_chosen_where_it_is_open() -> None:
 
 def test_injected_again_nothing_changes() -> None:
     once = inject(pod(initContainers=[{"name": "migrate", "image": "m"}], containers=[container(env=[])]))
-    assert patch(once, "agents", injection(), DUMMIES) == []
+    assert patch(once, "agents", injection(), dummies) == []
 
 
 def test_defaults_that_the_api_server_fills_in_are_no_change() -> None:
@@ -191,7 +191,7 @@ def test_defaults_that_the_api_server_fills_in_are_no_change() -> None:
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             if probe in one:
                 one[probe]["initialDelaySeconds"] = 0
-    assert patch(once, "agents", injection(), DUMMIES) == []
+    assert patch(once, "agents", injection(), dummies) == []
 
 
 @pytest.mark.parametrize("field", ["image", "args", "command", "securityContext", "env", "volumeMounts", "lifecycle"])
@@ -200,7 +200,7 @@ def test_a_sidecar_that_was_tampered_with_is_put_right(field: str) -> None:
     sidecar = named(once["spec"]["initContainers"])["sluicegate"]
     good = {name: dict(one) for name, one in named(once["spec"]["initContainers"]).items()}
     sidecar[field] = [{"name": "X", "value": "y"}] if field == "env" else {"runAsUser": 0} if "C" in field else ["evil"]
-    again = applied(once, patch(once, "agents", injection(), DUMMIES))
+    again = applied(once, patch(once, "agents", injection(), dummies))
     assert named(again["spec"]["initContainers"]) == good
 
 
@@ -251,5 +251,5 @@ _values = st.recursive(
 @each(st.dictionaries(st.sampled_from(["nodeSelector", "dnsConfig", "future", "affinity", "hostAliases"]), _values))
 def test_injection_has_the_same_effect_once_and_twice(extra: Json) -> None:
     once = inject(pod(**extra))
-    assert patch(once, "agents", injection(), DUMMIES) == []
+    assert patch(once, "agents", injection(), dummies) == []
     assert {field: once["spec"][field] for field in extra} == extra

@@ -18,7 +18,7 @@ import yaml
 
 from proxy.cli import run
 from tests.flows.product import command, environment, eventually, free_port
-from tests.webhook.pods import FLOOR, Json, applied, files, operations_of, pod, review, write_configuration
+from tests.webhook.pods import FLOOR, Json, applied, files, named, operations_of, pod, review, write_configuration
 
 
 class Serving(NamedTuple):
@@ -68,6 +68,7 @@ def _up(serving: Serving) -> bool:
 def test_pods_are_injected_over_tls(serving: Serving) -> None:
     injected = applied(pod(), operations_of(serving.ask("/inject", review(pod()))))
     assert files(injected)["floor/floor.yaml"] == FLOOR
+    assert "SLACK_BOT_TOKEN" in named(injected["spec"]["containers"][0]["env"])
 
 
 def test_reviews_and_the_certificates_end_can_be_scraped(serving: Serving) -> None:
