@@ -116,7 +116,8 @@ def open_certificates(settings: Settings, store: WriteBackStore) -> ClientCertif
     """What finds the client certificates that do not stand in their records."""
     from proxy.credentials.client_certificates import ClientCertificates
 
-    issue = pki_issue(store.store.session) if isinstance(settings.store, VaultStore) else None  # type: ignore[attr-defined]
+    session = _vault_session(settings.store, store)
+    issue = pki_issue(session) if session is not None else None
     return ClientCertificates(settings.upstream.client_certificates, issue, time.time)
 
 
@@ -147,13 +148,9 @@ def open_endpoints(settings: Settings, addresses: Resolver, store: credentials.S
 
 def _signatures(settings: Settings, store: credentials.Store) -> Sign | None:
     """Has keys of the Vault's transit engine sign; None for a store that has none."""
-    if not isinstance(settings.store, VaultStore):
+    session = _vault_session(settings.store, store)
+    if session is None:
         return None
-    from proxy.credentials.stores.vault import VaultStore as OpenVault
-
-    kept = store.store if isinstance(store, WriteBackStore) else store
-    assert isinstance(kept, OpenVault)
-    session = kept.session
 
     async def sign(request: SignatureRequest) -> bytes:
         from proxy.credentials.stores.vault_engines import TransitKey
@@ -166,6 +163,17 @@ def _signatures(settings: Settings, store: credentials.Store) -> Sign | None:
             raise OSError from None
 
     return sign
+
+
+def _vault_session(settings: Store, store: credentials.Store) -> VaultSession | None:
+    """That of the open store, which the settings describe; None where it is no Vault."""
+    if not isinstance(settings, VaultStore):
+        return None
+    from proxy.credentials.stores.vault import VaultStore as OpenVault
+
+    kept = store.store if isinstance(store, WriteBackStore) else store
+    assert isinstance(kept, OpenVault)
+    return kept.session
 
 
 def _file(settings: FileStore) -> credentials.Store:

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, NoReturn
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 _MOST_DIGITS: Final = 1_000
-_ESCAPE: Final = re.compile(r"~(?![01])")
 
 
 class NotJson(ValueError):
@@ -22,12 +21,6 @@ class Span(NamedTuple):
     start: int
     end: int
     value: Any
-
-
-def check_pointer(pointer: str) -> None:
-    """Raises ValueError unless this is a JSON pointer to a member or an item."""
-    if not pointer.startswith("/") or _ESCAPE.search(pointer):
-        raise ValueError('a JSON pointer begins with "/" and writes "~" as "~0" and "/" as "~1"')
 
 
 def found_at(text: str, pointer: str) -> Span | None:

@@ -69,6 +69,9 @@ class Signed(NamedTuple):
     timed: bool = True
     """It holds for a while only, so that a refusal may come of a clock that is wrong."""
 
+    def __repr__(self) -> str:  # a placeholder's value stands in it
+        return "Signed(•••)"
+
 
 class Signing(Protocol):
     """One credential, ready to sign any request. Holds secrets: its repr shows none.

@@ -37,6 +37,9 @@ class Shape(NamedTuple):
     declared: tuple[bytes, ...]
     """Values of the client's own x-amz-content-sha256."""
 
+    def __repr__(self) -> str:  # the lines hold a session token
+        return "Shape(•••)"
+
 
 def shape_of(keys: Keys, covered: Lines, declared: tuple[bytes, ...], *, writes_payload: bool) -> Shape:
     """`covered` are the client's lines to sign; `writes_payload`: the payload's hash is added as a header."""

@@ -43,11 +43,14 @@ class Current(NamedTuple):
 class _Known:
     """What is known of one source."""
 
-    __slots__ = ("current", "renewal", "seen")
+    __slots__ = ("current", "failure", "renewal", "retry_at", "seen")
 
     def __init__(self) -> None:
         self.current: Current | None = None
         self.renewal: asyncio.Task[Current] | None = None
+        self.failure: Exception | None = None
+        """What the last try came to; no other is made before `retry_at`."""
+        self.retry_at = 0.0
         self.seen: tuple[object, ...] = ()
 
 
@@ -77,8 +80,11 @@ class ClientCertificates:
         found = known.current
         if found is not None and now < found.until:
             return found
+        none = found is None or now >= found.certificate.expires
+        if none and known.failure is not None and now < known.retry_at:
+            raise _refusal(path, known.failure)
         renewal = self._renewal(tenant, path, source, known)
-        if found is None or now >= found.certificate.expires:
+        if found is None or none:
             return self._waited(path, renewal)
         # The one in use holds while the next is fetched.
         known.current = Current(found.certificate, min(now + LOOK_EVERY, found.certificate.expires))
@@ -92,10 +98,13 @@ class ClientCertificates:
 
     def _renewed(self, path: str, known: _Known, task: asyncio.Task[Current]) -> None:
         known.renewal = None
-        failure = None if task.cancelled() else task.exception()
-        if failure is None and not task.cancelled():
+        if task.cancelled():
+            return
+        failure = task.exception()
+        known.failure, known.retry_at = failure if isinstance(failure, Exception) else None, self._clock() + LOOK_EVERY
+        if failure is None:
             known.current = task.result()
-        elif failure is not None:
+        else:
             said = str(failure) if isinstance(failure, StoreError | ValueError | OSError) else type(failure).__name__
             log.warning("no client certificate for %s: %s", path, said)
 
@@ -103,12 +112,8 @@ class ClientCertificates:
         try:
             async with asyncio.timeout(WAIT):
                 return await asyncio.shield(renewal)
-        except ValueError:
-            raise GatewayError("credential_missing", _detail(path, "cannot be used as it is configured")) from None
-        except (StoreError, OSError, TimeoutError):
-            raise GatewayError(
-                "credential_unavailable", _detail(path, "cannot be had just now"), retry_after=int(LOOK_EVERY)
-            ) from None
+        except (ValueError, StoreError, OSError, TimeoutError) as failure:
+            raise _refusal(path, failure) from None
 
     async def _fetched(self, tenant: str, source: Source, known: _Known) -> Current:
         now = self._clock()
@@ -143,8 +148,11 @@ class ClientCertificates:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _detail(path: str, what: str) -> str:
-    return f"The client certificate of record {path.rpartition('/')[2]!r} {what}."
+def _refusal(path: str, failure: Exception) -> GatewayError:
+    name = f"The client certificate of record {path.rpartition('/')[2]!r}"
+    if isinstance(failure, ValueError):
+        return GatewayError("credential_missing", f"{name} cannot be used as it is configured.")
+    return GatewayError("credential_unavailable", f"{name} cannot be had just now.", retry_after=int(LOOK_EVERY))
 
 
 def _text(path: Path) -> str:

@@ -52,8 +52,8 @@ def fingerprint(grant: GrantRecord, app: App, behalf: OnBehalf = NOBODY) -> str:
 
 def check_key(grant: GrantRecord, tenant: str) -> None:
     """A tenant's record may name a key in Vault, and must not be able to sign with another tenant's: the name has to
-    be TENANT.NAME. Raises ValueError."""
-    if isinstance(grant.key, RemoteKey) and grant.key.name.rpartition(".")[0] != tenant:
+    be TENANT.NAME, in the engine at `transit`. Raises ValueError."""
+    if isinstance(grant.key, RemoteKey) and ("/" in grant.key.name or grant.key.name.rpartition(".")[0] != tenant):
         raise ValueError(f"transit_key of a record of tenant {tenant} must be called {tenant}.NAME")
 
 

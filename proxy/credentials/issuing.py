@@ -13,7 +13,6 @@ import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine
 from math import inf
-from pathlib import Path
 from typing import Any, Final
 
 from proxy.credentials.app_record import Networks, TokenFacts
@@ -29,6 +28,7 @@ from proxy.credentials.renewal import Ask, NoToken, RenewalLimits, Renewer
 from proxy.credentials.store import Conflict, NotFound, Store
 from proxy.errors import GatewayError, StoreError
 from proxy.model import Caller
+from proxy.workload_token import workload_token
 from signers.grants.model import Grant, Issued, TokenRefused
 from signers.grants.token_exchange import TypedToken
 from signers.secret import Secret
@@ -38,7 +38,6 @@ log = logging.getLogger(__name__)
 REMEMBERED: Final = 10_000
 READ_ONLY_PAUSE: Final = 300.0
 """Seconds between tries of a rejected credential where the rejection cannot be written down."""
-MAX_TOKEN_FILE: Final = 16_384
 OnRenewal = Callable[[str, str], None]
 """Told of each request to a token endpoint: the provider's name, and "ok" or the outcome."""
 
@@ -369,15 +368,10 @@ def _report(path: str, failure: NoToken, role: str = "") -> None:
 
 async def _token_file(path: str) -> Secret:
     """A token that the platform keeps in a file and replaces there: read each time."""
-
-    def read() -> str:
-        with Path(path).open("rb") as file:
-            return file.read(MAX_TOKEN_FILE).decode("ascii").strip()
-
     try:
-        text = await asyncio.to_thread(read)
+        token = await asyncio.to_thread(workload_token, path)
     except (OSError, ValueError):
         raise GatewayError(
             "credential_unavailable", "The workload's own token cannot be read.", retry_after=5
         ) from None
-    return Secret(text)
+    return Secret(token.decode("ascii"))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from proxy.credentials.cache import CacheLimits, Entry, Key, OnRead, OnRequest, RecordCache
-from proxy.credentials.client_certificates import ClientCertificates, Current
+from proxy.credentials.client_certificates import ClientCertificates, Current, Source
 from proxy.credentials.freshness import marks
 from proxy.credentials.loading import Loaded
 from proxy.credentials.paths import PathTemplates
@@ -18,7 +19,7 @@ from proxy.credentials.record import Record
 from proxy.credentials.refusals import refuse, subject, unbound, unfit
 from proxy.credentials.report import known, soonest_expiries
 from proxy.credentials.store import Reader, Store
-from proxy.credentials.tls_record import MTLS, CertificateFiles, Kept, PkiRequest
+from proxy.credentials.tls_record import MTLS, Kept
 from proxy.credentials.use import (
     CredentialUse,
     Prepare,
@@ -40,6 +41,8 @@ from signers.table import PLACEHOLDERS
 if TYPE_CHECKING:
     from proxy.credentials.grant_record import Token
     from proxy.credentials.issuing import Issuing
+
+Found = TypeVar("Found")
 
 FORCED_PAUSE: Final = 1.0
 """Seconds between a forced read that found nothing new and the next: provoked 401s must not load the store."""
@@ -218,7 +221,7 @@ class Resolver:
             tls = loaded.record.tls if loaded is not None else None
             if loaded is not None and loaded.record.grant is not None:
                 material = self._issued(entry, loaded, caller, use, provider, destination, now)
-            elif loaded is not None and isinstance(tls, CertificateFiles | PkiRequest):
+            elif loaded is not None and isinstance(tls, Source):
                 material = self._certified(entry, loaded, tls, use, provider, destination, now)
             else:
                 material = self._material(entry, use, provider, now)
@@ -264,14 +267,8 @@ class Resolver:
         if destination.host not in self._hosts(entry, loaded.record, provider):
             raise unbound(entry, destination)
         token = self._issuing.token(entry, loaded, caller, acting_for(entry, caller, use), now)
-        if isinstance(token, Awaitable):
-            return self._with_awaited(entry, loaded, use, provider, token)
-        return self._with_token(entry, loaded, use, provider, token)
-
-    async def _with_awaited(
-        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Awaitable[Token]
-    ) -> Material:
-        return self._with_token(entry, loaded, use, provider, await token)
+        finish = partial(self._with_token, entry, loaded, use, provider)
+        return _finished(token, finish) if isinstance(token, Awaitable) else finish(token)
 
     def _with_token(
         self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, token: Token
@@ -279,13 +276,9 @@ class Resolver:
         """The prepared form of a token. Only what every caller shares is found again by the warm path."""
         loaded = entry.loaded or loaded
         shared = use.impersonate is None and loaded.record.grant is not None and not loaded.record.grant.per_caller
-        form = (use.placement, provider.name if provider is not None else "", None if shared else token.digest)
-        prepared = entry.prepared.get(form)
-        if prepared is None or prepared.provider is not provider or prepared.material.issued != token.digest:
-            prepared = self._keep(entry, form, provider, self._make(entry, loaded, use, provider, token))
+        material = self._prepared(entry, loaded, use, provider, token, whose="" if shared else token.digest)
         if shared:
             entry.last_until(marks(token.issued_at, token.expires_at).stale_at)
-        material: Material = prepared.material
         return material
 
     # Records whose client certificate stands elsewhere.
@@ -294,7 +287,7 @@ class Resolver:
         self,
         entry: Entry,
         loaded: Loaded,
-        source: CertificateFiles | PkiRequest,
+        source: Source,
         use: CredentialUse,
         provider: Provider | None,
         destination: Destination,
@@ -307,25 +300,14 @@ class Resolver:
         if self._certificates is None:
             raise GatewayError("credential_missing", f"{subject(entry.key)} wants a certificate that nothing here has.")
         current = self._certificates.of(entry.key.tenant, entry.path, source, now)
-        if isinstance(current, Current):
-            return self._with_certificate(entry, loaded, use, provider, current)
-        return self._with_awaited_certificate(entry, loaded, use, provider, current)
-
-    async def _with_awaited_certificate(
-        self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, current: Awaitable[Current]
-    ) -> Material:
-        return self._with_certificate(entry, loaded, use, provider, await current)
+        finish = partial(self._with_certificate, entry, loaded, use, provider)
+        return finish(current) if isinstance(current, Current) else _finished(current, finish)
 
     def _with_certificate(
         self, entry: Entry, loaded: Loaded, use: CredentialUse, provider: Provider | None, current: Current
     ) -> Material:
-        form = (use.placement, provider.name if provider is not None else "", None)
-        prepared = entry.prepared.get(form)
-        shown = current.certificate
-        if prepared is None or prepared.provider is not provider or prepared.material.certificate is not shown:
-            prepared = self._keep(entry, form, provider, self._make(entry, loaded, use, provider, None, shown))
+        material = self._prepared(entry, loaded, use, provider, None, current.certificate)
         entry.last_until(current.until)
-        material: Material = prepared.material
         return material
 
     def _material(self, entry: Entry, use: CredentialUse, provider: Provider | None, now: float) -> Material:
@@ -333,19 +315,31 @@ class Resolver:
         if loaded is None:
             refuse(entry, now)
         check_use(entry, loaded.record, use)
-        form = (use.placement, provider.name if provider is not None else "", None)
-        prepared = entry.prepared.get(form)
-        if prepared is None or prepared.provider is not provider:
-            prepared = self._keep(entry, form, provider, self._make(entry, loaded, use, provider, None))
-        material: Material = prepared.material
-        return material
+        return self._prepared(entry, loaded, use, provider, None)
 
-    @staticmethod
-    def _keep(entry: Entry, form: object, provider: Provider | None, material: Material) -> Prepared:
-        if len(entry.prepared) >= MAX_PREPARED:
-            entry.prepared.clear()
-        prepared = entry.prepared[form] = Prepared(provider, material)
-        return prepared
+    def _prepared(
+        self,
+        entry: Entry,
+        loaded: Loaded,
+        use: CredentialUse,
+        provider: Provider | None,
+        token: Token | None,
+        certificate: ClientCertificate | None = None,
+        whose: str = "",
+    ) -> Material:
+        """The form in which this token and certificate are sent, made where there is none yet. `whose` keeps it apart
+        from those of other callers."""
+        form = (use.placement, provider.name if provider is not None else "", whose or None)
+        if isinstance(loaded.record.tls, Kept):
+            certificate = loaded.record.tls.certificate
+        known = entry.prepared.get(form)
+        if known is None or known.provider is not provider or not _holds(known.material, token, certificate):
+            if len(entry.prepared) >= MAX_PREPARED:
+                entry.prepared.clear()
+            made = self._make(entry, loaded, use, provider, token, certificate)
+            known = entry.prepared[form] = Prepared(provider, made)
+        material: Material = known.material
+        return material
 
     def _make(
         self,
@@ -354,12 +348,10 @@ class Resolver:
         use: CredentialUse,
         provider: Provider | None,
         token: Token | None,
-        certificate: ClientCertificate | None = None,
+        certificate: ClientCertificate | None,
     ) -> Material:
         record = loaded.record
         kind, fields, expires = record.kind, record.fields, record.expires
-        if isinstance(record.tls, Kept):
-            certificate = record.tls.certificate
         if token is not None:
             kind, fields, expires = "bearer", {"token": token.access}, token.expires_at
             if token.fields:
@@ -396,6 +388,14 @@ class Resolver:
             return record.hosts or (provider.hosts_for(record.vars) if provider else frozenset())
         except ValueError as error:
             raise unfit(entry, error) from None
+
+
+async def _finished(found: Awaitable[Found], finish: Callable[[Found], Material]) -> Material:
+    return finish(await found)
+
+
+def _holds(material: Material, token: Token | None, certificate: ClientCertificate | None) -> bool:
+    return material.issued == (token.digest if token is not None else "") and material.certificate is certificate
 
 
 def _label(use: CredentialUse, loaded: Loaded) -> str:

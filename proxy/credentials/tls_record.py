@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from proxy.credentials.faults import RecordError
 from proxy.credentials.field_reader import FieldReader
-from proxy.credentials.grant_kinds import GRANT_KINDS
+from proxy.credentials.grant_kinds import holds_grant
 from signers.client_certificate import MAX_PEM, ClientCertificate, client_certificate
 from signers.secret import Secret
 
@@ -78,8 +78,8 @@ def parse_tls(name: str, kind: str, stored: Mapping[str, Any]) -> TlsSource | No
     if not isinstance(given, Mapping):
         raise RecordError(name, MTLS, "must map certificate and private_key, their files, or pki to values")
     source = _source(name, f"{MTLS}.", given)
-    if kind in GRANT_KINDS and not isinstance(source, Kept):
-        raise RecordError(name, MTLS, f"beside kind {kind} holds certificate and private_key themselves")
+    if holds_grant(kind, stored) and not isinstance(source, Kept):
+        raise RecordError(name, MTLS, f"beside a grant of kind {kind} holds certificate and private_key themselves")
     return source
 
 

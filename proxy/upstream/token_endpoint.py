@@ -10,13 +10,13 @@ import ssl
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from proxy.errors import GatewayError
 from proxy.upstream.addresses import Networks
 from proxy.upstream.resolver import Resolver
+from proxy.workload_token import workload_token
 from signers.grants.model import (
     Answer,
     ClientCertificate,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_BYTES: Final = 262_144
-MAX_TOKEN: Final = 16_384
-"""Bytes of a token that the platform keeps in a file."""
 Sign = Callable[[SignatureRequest], Awaitable[bytes]]
 """Has a remote key sign. Raises OSError."""
 
@@ -88,7 +86,7 @@ class TokenEndpoints:
         if isinstance(step, TokenRequest):
             return await self.send(step, networks)
         if isinstance(step, WorkloadToken):
-            return await asyncio.to_thread(_workload_token, step.path)
+            return await _own_token(step.path)
         if self._sign is None:
             raise ValueError("a transit_key needs a Vault store")
         try:
@@ -160,15 +158,11 @@ class TokenEndpoints:
         return self._kept_context
 
 
-def _workload_token(path: str) -> bytes:
+async def _own_token(path: str) -> bytes:
     try:
-        with Path(path).open("rb") as file:
-            token = file.read(MAX_TOKEN + 1).strip()
+        return await asyncio.to_thread(workload_token, path)
     except OSError:
-        token = b""
-    if not 0 < len(token) <= MAX_TOKEN or not token.isascii():
-        raise TokenRefused("down", "workload_token")
-    return token
+        raise TokenRefused("down", "workload_token") from None
 
 
 class _Sent:

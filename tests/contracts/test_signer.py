@@ -159,7 +159,8 @@ def test_what_the_client_asked_for_is_kept(subject: type[Subject]) -> None:
 
 
 def test_it_shows_no_secret(subject: type[Subject]) -> None:
-    shown = repr(subject.signing()) + str(subject.signing())
+    signing = subject.signing()
+    shown = repr(signing) + str(signing) + repr(signing.sign(subject.request(), subject.body, NOW))
     with pytest.raises(ValueError) as refused:
         table.SIGNERS[subject.kind].prepare(subject.wrong, subject.how)
     with pytest.raises(Unsignable) as unsignable:

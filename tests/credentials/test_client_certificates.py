@@ -105,6 +105,24 @@ async def test_while_renewals_fail_it_is_used_until_it_ends_and_no_longer(clock:
     assert (await shown(certificates, clock.now)).certificate is not first.certificate
 
 
+@pytest.mark.parametrize(
+    ("down", "code"), [(StoreError("sealed"), "credential_unavailable"), (ValueError("none"), "credential_missing")]
+)
+async def test_a_first_one_that_cannot_be_had_is_not_asked_for_at_every_call(
+    clock: Clock, issuer: Issuer, down: Exception, code: str
+) -> None:
+    certificates = ClientCertificates(None, issuer, clock)
+    issuer.down = down
+    for _ in range(3):
+        with pytest.raises(GatewayError) as refused:
+            await shown(certificates, clock.now)
+        assert refused.value.code.name == code
+    assert issuer.asked == 1
+    issuer.down = None
+    clock.now += LOOK_EVERY
+    assert (await shown(certificates, clock.now)).certificate is not None
+
+
 async def test_a_caller_that_leaves_does_not_end_the_request(clock: Clock, issuer: Issuer) -> None:
     issuer.gate = asyncio.Event()
     certificates = ClientCertificates(None, issuer, clock)

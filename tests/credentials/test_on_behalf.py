@@ -54,6 +54,14 @@ def bench(world: World) -> Bench:
     return world.process()
 
 
+@pytest.mark.parametrize("name", ["acme.eu.key", "key", "acme.eu/key", "transit/acme.key"])
+async def test_a_tenants_record_names_no_key_but_the_tenants_own(world: World, name: str) -> None:
+    world.store.put(PATH, kind="service_account", client_email="robot@p.example", transit_key=name, scopes="a")
+    bench = world.process()
+    assert (await bench.refused()).code.name == "credential_missing"
+    assert not bench.asked
+
+
 async def test_each_user_gets_a_token_of_their_own(bench: Bench) -> None:
     delegated = Use(impersonate=RULE)
     for _ in range(2):
@@ -98,6 +106,10 @@ async def test_a_workloads_token_is_read_from_its_file(world: World, tmp_path: P
     world.store.put(PATH, kind="token_exchange", app="crm", subject="file")
     bench = world.process()
     assert (await bench.refused()).code.name == "credential_unavailable"
+    for unusable in ("", " \n", "x" * 20_000):
+        file.write_text(unusable)
+        assert (await bench.refused()).code.name == "credential_unavailable"
+    assert not bench.asked
     file.write_text("first")
     assert bearer(await bench.get()) == line("token-for-first+nobody")
     file.write_text("second")

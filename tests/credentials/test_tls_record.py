@@ -94,7 +94,14 @@ def test_faults_name_the_field(fields: dict[str, Any], field: str) -> None:
 
 
 @pytest.mark.parametrize("given", ["text", {"pki": ROLE}])
-def test_beside_a_grant_it_stands_in_the_record(given: Any) -> None:
+@pytest.mark.parametrize(
+    "grant",
+    [
+        {"kind": "client_credentials", "app": "a"},
+        {"kind": "aws", "app": "a", "role_arn": "arn:aws:iam::123456789012:role/reader"},
+    ],
+)
+def test_beside_a_grant_it_stands_in_the_record(grant: dict[str, str], given: Any) -> None:
     with pytest.raises(RecordError) as refused:
-        parse_record(NAME, {"kind": "client_credentials", "app": "a", "mtls": given})
+        parse_record(NAME, {**grant, "mtls": given})
     assert refused.value.field == "mtls"

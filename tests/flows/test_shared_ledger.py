@@ -5,10 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import yaml
-from click.testing import CliRunner
-
-from proxy.cli import cli
 from tests.flows.conftest import NewFolder
 from tests.flows.product import Product, absolute, record, rule
 from tests.flows.upstreams import Upstream, answering
@@ -61,14 +57,3 @@ def test_without_the_database_a_call_that_needs_it_is_not_sent(
         assert plain.status == 201
         assert post(product, upstream, b"two").status == 201
         assert len(upstream.requests) == 3
-
-
-def test_the_command_forgets_a_tenant_there(new_folder: NewFolder, postgres_url: str) -> None:
-    with Upstream(answering(CREATED)) as upstream:
-        folder = new_folder()
-        with pod(folder, upstream, postgres_url) as product:
-            post(product, upstream, b"one")
-        config = folder / "sluicegate.yaml"
-        assert yaml.safe_load(config.read_text())["ledger"]["kind"] == "postgres"
-        ran = CliRunner().invoke(cli, ["ledger", "erase", "--tenant", "acme", "--config", str(config)])
-        assert (ran.exit_code, ran.output) == (0, "1 forgotten\n")

@@ -313,15 +313,33 @@ def test_a_static_key_that_is_refused_is_sent_once(flow: Flow, status: int) -> N
     assert len(flow.upstreams["session"].requests) == 1
 
 
-def test_a_call_that_is_sent_again_is_signed_again(flow: Flow) -> None:
+@pytest.mark.parametrize("size", [0, 5])
+def test_a_repeat_is_signed_anew_and_both_attempts_verify(flow: Flow, size: int) -> None:
+    upstream = flow.upstreams["session"]
+
+    def script(connection: Connection) -> None:
+        connection.request()
+        again = len(upstream.requests) > 1
+        connection.send(OK if again else b"HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n")
+
+    upstream.forget(script)
+    reply = flow.ask("session", "GET", "/", body=b"x" * size)
+    assert (reply.status, reply.header("Sluicegate-Attempts")) == (200, "2")
+    first, second = map(Verified, upstream.requests)
+    assert first.content == second.content == b"x" * size
+    assert first.time < second.time  # a second lies between them: the first signature was not sent twice
+    assert first.request.all("Authorization") != second.request.all("Authorization")
+
+
+def test_a_call_on_a_connection_that_was_closed_meanwhile_is_signed_too(flow: Flow) -> None:
     upstream = flow.upstreams["dynamodb"]
     with flow.product.tunnel(upstream) as client:
         request = origin(upstream, "/", method="GET")
         assert client.ask(request, "GET").status == 200
         upstream.drop_connections()
         assert client.ask(request, "GET").status == 200
-    for one in upstream.requests:
-        Verified(one)
+    first, second = map(Verified, upstream.requests)
+    assert first.names == second.names
 
 
 def test_the_secret_is_masked_where_it_comes_back_and_stands_in_no_record(flow: Flow) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from signers.json_pointer import NotJson, check_pointer, found_at, written_at
+from signers.json_pointer import NotJson, found_at, written_at
 from signers.placeholders import BODY_LIMIT, Placeholders, PlaceholderSigning, Position, prepare_placeholders
 from signers.secret import Secret
 from signers.signing import Need, Outgoing, Signed, Unsignable
@@ -289,12 +289,6 @@ def _strings(value: object, at: str) -> list[tuple[str, str]]:
     if isinstance(value, list):
         return [found for index, inner in enumerate(value) for found in _strings(inner, f"{at}/{index}")]
     return []
-
-
-@pytest.mark.parametrize("pointer", ["", "a", "/~2", "/a~"])
-def test_what_is_no_pointer_is_refused(pointer: str) -> None:
-    with pytest.raises(ValueError, match="JSON pointer"):
-        check_pointer(pointer)
 
 
 def test_faults_of_a_document_are_named_without_its_values() -> None:

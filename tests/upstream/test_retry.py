@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import get_args
 
-from proxy.upstream.retry import Attempted, RetryPolicy, wait_before_next
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import Kind
+from proxy.upstream.retry import Attempted, Phase, RetryPolicy, wait_before_next
 
 POLICY = RetryPolicy(3, 10.0)
 BASE = Attempted("unavailable", "answered", safe=True, replayable=True)
@@ -54,3 +59,35 @@ def test_waits_of_our_own_are_drawn_from_a_doubling_range(made: int, bound: floa
 
 def test_one_attempt_means_no_repeats() -> None:
     assert wait_before_next(RetryPolicy(1, 10.0), BASE, 0.0) is None
+
+
+seconds = st.floats(0.0, 100.0)
+attempted = st.builds(
+    Attempted, kind=st.sampled_from(get_args(Kind)), phase=st.sampled_from(get_args(Phase)), safe=st.booleans(),
+    replayable=st.booleans(), repeatable=st.booleans(), wait=st.none() | seconds, made=st.integers(1, 9),
+    waited=seconds, left=st.none() | seconds,
+)  # fmt: skip
+policies = st.builds(RetryPolicy, attempts=st.integers(1, 9), max_wait=seconds)
+draws = st.floats(0.0, 1.0, exclude_max=True)
+
+
+@given(policies, attempted.filter(lambda seen: not seen.safe and seen.phase != "unsent"), draws)
+def test_a_write_that_may_have_arrived_is_never_sent_a_second_time(
+    policy: RetryPolicy, seen: Attempted, draw: float
+) -> None:
+    assert wait_before_next(policy, seen, draw) is None
+
+
+@given(policies, attempted, draws)
+def test_a_repeat_keeps_to_every_bound(policy: RetryPolicy, seen: Attempted, draw: float) -> None:
+    wait = wait_before_next(policy, seen, draw)
+    if wait is None:
+        return
+    assert seen.made < policy.attempts
+    assert seen.replayable
+    assert seen.repeatable
+    assert seen.phase in ("unsent", "unanswered", "answered")
+    assert seen.kind in ("rate_limit", "unavailable")
+    assert wait >= (seen.wait or 0.0)
+    assert wait + seen.waited <= policy.max_wait
+    assert seen.left is None or wait < seen.left
